@@ -1,0 +1,1 @@
+"""The command line: talks to a person; builds and wires everything."""

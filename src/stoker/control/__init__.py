@@ -1,0 +1,1 @@
+"""The control plane: the API, the reconcile loops, and what they do to the world."""

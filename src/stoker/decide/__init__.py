@@ -1,0 +1,1 @@
+"""The head: one question a file, each answered by a pure function."""

@@ -1,0 +1,1 @@
+"""The hands: everything that touches processes, disks, stores and other people's servers."""

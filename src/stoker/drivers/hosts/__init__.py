@@ -1,0 +1,1 @@
+"""Hosts run processes and know nothing of models."""

@@ -1,0 +1,1 @@
+"""The data path: an authenticated gateway in front of the engines."""

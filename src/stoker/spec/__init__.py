@@ -1,0 +1,1 @@
+"""What a user declares: resources, frozen and validated. Pure."""

@@ -1,0 +1,1 @@
+"""Bytes to facts and back, without a socket. Pure."""
