@@ -1,6 +1,10 @@
 """The type of a JSON value, for the places where one passes through unread."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+if TYPE_CHECKING:
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+else:  # a decoder of msgspec or pydantic cannot unroll a type that contains itself; it takes any JSON value for this
+    Json = object
+
 JsonObject: TypeAlias = dict[str, Json]
