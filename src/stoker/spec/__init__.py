@@ -1,1 +1,1 @@
-"""What a user declares: resources, frozen and validated. Pure."""
+"""What a user declares: one frozen model per noun, read from manifests with file and line. Pure."""

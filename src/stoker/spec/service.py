@@ -1,0 +1,72 @@
+"""Under which name clients ask for a model, and which endpoints answer."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Strict, model_validator
+
+from stoker.spec.gateway import Timeouts
+from stoker.spec.meta import Count, Name, Natural, Ref, Selector, Spec, Text
+
+
+class ServiceEndpoint(Spec):
+    """Endpoints by their labels. A lower priority number goes first; weight splits inside one priority."""
+
+    name: Name | None = None
+    priority: Annotated[int, Strict(), Field(ge=0, le=63)] = 0
+    weight: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] = 1
+    selector: Selector
+
+    @model_validator(mode="after")
+    def _selects(self) -> "ServiceEndpoint":
+        if not self.selector.match_labels:
+            raise ValueError("selector.matchLabels is empty, which selects nothing")
+        return self
+
+
+class Session(Spec):
+    """How requests of one session are told."""
+
+    header: Text
+
+
+class Routing(Spec):
+    """How an endpoint is chosen."""
+
+    policy: Literal["RoundRobin", "LeastLoad", "PrefixCache"] = "LeastLoad"
+    session: Session | None = None
+
+
+class ServiceLimits(Spec):
+    """Limits of one service over all callers."""
+
+    max_output_tokens: Count | None = None
+    max_concurrent: Natural | None = None
+    max_queued: Natural | None = None
+
+
+class Mirror(Spec):
+    """Send a share of the requests to a second endpoint as well, and drop its answers."""
+
+    endpoint: Name
+    percent: Annotated[float, Strict(), Field(gt=0, le=100)]
+
+
+class ModelServiceSpec(Spec):
+    """One name that clients use."""
+
+    endpoints: Annotated[tuple[ServiceEndpoint, ...], Field(min_length=1, max_length=32)]
+    aliases: tuple[Text, ...] = ()
+    use_case_ref: Ref | None = None
+    routing: Routing = Routing()
+    timeouts: Timeouts = Timeouts()
+    limits: ServiceLimits = ServiceLimits()
+    mirror: Mirror | None = None
+
+    @model_validator(mode="after")
+    def _named_once(self) -> "ModelServiceSpec":
+        names = [e.name for e in self.endpoints if e.name]
+        if len(set(names)) < len(names):
+            raise ValueError("two endpoints have the same name")
+        if self.mirror is not None and self.mirror.endpoint not in names:
+            raise ValueError(f"mirror.endpoint '{self.mirror.endpoint}' is no name in endpoints")
+        return self
