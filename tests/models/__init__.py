@@ -1,0 +1,1 @@
+"""Models small enough to be made on the spot."""
