@@ -34,7 +34,7 @@ class Host(Protocol):
         """Start an attempt and return once it is promised (run file on disk); repeating it changes nothing."""
 
     async def stop(self, name: str, *, grace: float) -> None:
-        """Ask the attempt to end: SIGTERM now, SIGKILL to its whole subtree after ``grace`` seconds. Returns at once."""
+        """Ask the attempt to end: SIGTERM now, SIGKILL to its whole subtree after ``grace`` s. Returns at once."""
 
     async def list(self) -> Sequence[Running]:
         """Tell every attempt that the host itself knows of, never what we last asked for."""
