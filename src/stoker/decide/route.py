@@ -1,0 +1,124 @@
+"""Which endpoint answers this request?
+
+Four rules, in this order:
+
+1. Only endpoints that may serve: in state ``serve``, and none that this request has already failed on. Ejected ones
+   only when there is no other: trying one is better than refusing for certain.
+2. A lower priority number goes first; the next one is used only when no endpoint of the first may serve.
+3. Among the targets of one priority the weights decide, by a number that the caller draws.
+4. Inside a target the least loaded endpoint with a free slot wins; when all are full, the least loaded one, to wait at.
+
+Ties are broken by the same number, so equal inputs always give the same answer.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from math import inf
+from typing import Protocol
+
+import msgspec
+
+from stoker.facts.routes import Target
+
+
+class Why(StrEnum):
+    """The reason for a choice, as metrics and errors show it."""
+
+    FREE = "LeastLoaded"
+    FULL = "AllSlotsTaken"
+    NONE = "NoEndpointServes"
+
+
+class Load(Protocol):
+    """What is known about an endpoint at this moment."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether its state is ``serve``."""
+
+    @property
+    def running(self) -> int:
+        """Requests that it works on now."""
+
+    @property
+    def slots(self) -> int:
+        """Requests that it can work on at once; 0: no cap."""
+
+    @property
+    def ejected_until(self) -> float:
+        """When it may be tried again."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The endpoint's name, or an empty one, and the reason."""
+
+    endpoint: str
+    why: Why
+
+
+def route(
+    targets: Sequence[Target], loads: Mapping[str, Load], *, now: float, draw: float, failed: Collection[str] = ()
+) -> Choice:
+    """Choose an endpoint; ``targets`` are sorted by priority, ``draw`` is a number from 0 to 1 (exclusive)."""
+    usable = _usable(targets, loads, now, failed) or _usable(targets, loads, inf, failed)
+    if not usable:
+        return Choice("", Why.NONE)
+    free = [
+        (target, open_) for target, names in usable if (open_ := [name for name in names if _has_room(loads[name])])
+    ]
+    names = _weighted(free or usable, draw)
+    if len(names) == 1:
+        return Choice(names[0], Why.FREE if free else Why.FULL)
+    least = min(loads[name].running for name in names)
+    ties = [name for name in names if loads[name].running == least]
+    spread = int(draw * 1_000_003)  # the weights have used the leading digits
+    return Choice(ties[spread % len(ties)], Why.FREE if free else Why.FULL)
+
+
+def _usable(
+    targets: Sequence[Target], loads: Mapping[str, Load], now: float, failed: Collection[str]
+) -> list[tuple[Target, list[str]]]:
+    """Find the targets of the first priority that has an endpoint which may serve."""
+    usable: list[tuple[Target, list[str]]] = []
+    for target in targets:
+        if usable and target.priority != usable[0][0].priority:
+            break
+        names = [name for name in target.endpoints if name not in failed and _may_serve(loads.get(name), now)]
+        if names and target.weight > 0:
+            usable.append((target, names))
+    return usable
+
+
+def _may_serve(load: Load | None, now: float) -> bool:
+    return load is not None and load.serving and load.ejected_until <= now
+
+
+def _has_room(load: Load) -> bool:
+    return not load.slots or load.running < load.slots
+
+
+def _weighted(usable: Sequence[tuple[Target, list[str]]], draw: float) -> list[str]:
+    if len(usable) == 1:
+        return usable[0][1]
+    at = draw * sum(target.weight for target, _ in usable)
+    for target, names in usable:
+        at -= target.weight
+        if at < 0:
+            return names
+    return usable[-1][1]
+
+
+EJECT_AFTER = 3  # consecutive faults: one may be the request's own
+EJECT_FIRST = 2.0
+EJECT_MOST = 60.0
+
+
+def eject(faults: int, *, now: float) -> float:
+    """Say until when an endpoint with that many consecutive faults is left alone; 0: it is not.
+
+    Faults are failed connections, broken answers and silence. An HTTP error is none: bad prompts must not take a fleet
+    down.
+    """
+    if faults < EJECT_AFTER:
+        return 0.0
+    return now + min(EJECT_MOST, EJECT_FIRST * 2.0 ** min(faults - EJECT_AFTER, 10))

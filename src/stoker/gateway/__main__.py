@@ -1,0 +1,54 @@
+"""The process of one gateway worker: ``python -m stoker.gateway``."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import uvloop
+
+from stoker.base import log
+from stoker.base.errors import StokerError
+from stoker.gateway.worker import Options, Worker, inherited, listen
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(prog="python -m stoker.gateway", description="One worker of the Stoker gateway.")
+    parser.add_argument("--state-dir", type=Path, required=True)
+    parser.add_argument("--worker", type=int, default=0)
+    public = parser.add_mutually_exclusive_group(required=True)
+    public.add_argument("--listen-fd", type=int, help="an inherited listening socket")
+    public.add_argument("--listen", metavar="HOST:PORT")
+    admin = parser.add_mutually_exclusive_group()
+    admin.add_argument("--admin-fd", type=int, help="an inherited listening socket for metrics; loopback")
+    admin.add_argument("--admin", metavar="HOST:PORT")
+    parser.add_argument("--unmetered", action="store_true", help="serve although requests cannot be accounted for")
+    parser.add_argument("--drain", type=float, metavar="SECONDS", help="how long running requests may take at the end")
+    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
+    return parser
+
+
+def main() -> int:
+    """Run until told to stop."""
+    given = arguments().parse_args()
+    log.set_up()
+    options = Options(folder=given.state_dir, worker=given.worker, unmetered=given.unmetered, drain=given.drain)
+
+    async def serve() -> None:
+        worker = Worker(options)
+        public = inherited(given.listen_fd) if given.listen_fd is not None else listen(given.listen)
+        admin = inherited(given.admin_fd) if given.admin_fd is not None else given.admin and listen(given.admin)
+        await worker.run(public, admin or None)
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop if given.loop == "uvloop" else None) as runner:
+            runner.run(serve())
+    except StokerError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""What does the gateway do with a request? Who asks comes first, and before a byte of the body; then what is asked."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from stoker.base import clock
+from stoker.base.errors import Invalid, nearest
+from stoker.decide.admit import output_cap
+from stoker.facts.ending import Ending, Outcome
+from stoker.facts.probe import CALLER, HEADER, verify
+from stoker.facts.routes import Callers, Service
+from stoker.gateway.answer import Answer, Trouble, refuse
+from stoker.gateway.body import Body
+from stoker.gateway.dialect import BY_PATH, CHAT, Dialect
+from stoker.gateway.fleet import ServiceState
+from stoker.gateway.forward import Forward
+from stoker.gateway.house import House
+from stoker.gateway.identity import Denial, Grant, Identities
+from stoker.gateway.ticket import Ticket, rejected
+from stoker.http1.exchange import Exchange
+from stoker.wire import errors, prompt
+from stoker.wire.request import Asked, read
+
+_JSON: Final = b"content-type: application/json\r\n"
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+_PROBE_HEADER: Final = HEADER.encode()
+_READ: Final = (b"GET", b"HEAD")
+_MODELS: Final = b"/v1/models"
+_FORGED: Final = Denial(code="invalid_probe", message="The probe header is not valid.")
+
+
+class App:
+    """The public port."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._started = int(clock.now())
+        self.identities = Identities(Callers(generation=0))
+        self.probe_key: Callable[[], bytes] = bytes
+
+    # What the server calls.
+
+    def head(self, exchange: Exchange) -> bool:
+        """Find out who asks; the body is wanted only from somebody, and only where one is read."""
+        path = exchange.target.partition(b"?")[0]
+        if self._is_open(exchange, path):
+            return True
+        headers = exchange.headers
+        id_ = self._house.meter.name()
+        given = headers.get(b"x-request-id", b"")
+        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else id_
+        ticket = Ticket(exchange, id_, request_id, path[:256].decode("utf-8", "replace"))
+        exchange.note = ticket
+        exchange.body_limit = self._house.fleet.routes.body_bytes
+        dialect = BY_PATH.get(path)
+        ticket.dialect = dialect.name if dialect is not None else ""
+        probe = headers.get(_PROBE_HEADER)
+        if probe is not None:
+            ticket.caller = CALLER
+            ticket.probe = verify(self.probe_key(), probe.decode("latin-1"), now=ticket.at)
+            ticket.denial = None if ticket.probe is not None else _FORGED
+        else:
+            self._identify(ticket, headers)
+        return ticket.denial is None and dialect is not None and exchange.method == b"POST"
+
+    def request(self, exchange: Exchange) -> None:
+        """Answer."""
+        ticket = exchange.note
+        if not isinstance(ticket, Ticket):
+            self._open(exchange)
+            return
+        dialect = BY_PATH.get(exchange.target.partition(b"?")[0])
+        denial = ticket.denial
+        if denial is not None:
+            self._refuse(ticket, Trouble(status=401, code=denial.code, message=denial.message), "auth")
+        elif exchange.fault:
+            self._fault(ticket, exchange.fault)
+        elif dialect is None:
+            self._other(ticket, exchange)
+        elif exchange.method != b"POST":
+            self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message="Use POST here."), "method")
+        elif dialect.name not in self._house.fleet.routes.dialects:
+            message = f"The dialect {dialect.name} is switched off on this gateway."
+            self._refuse(ticket, Trouble(status=404, code="unknown_url", message=message), "dialect")
+        else:
+            self._call(ticket, dialect, exchange)
+
+    def broken(self, status: int) -> bytes:
+        """Give the error body for a head that could not be read."""
+        texts = {
+            408: "The request did not come in time.",
+            414: "The URL is too long.",
+            431: "The headers are too large.",
+        }
+        return errors.body(status, texts.get(status, "The request could not be read."))
+
+    # Who.
+
+    def _identify(self, ticket: Ticket, headers: dict[bytes, bytes]) -> None:
+        found = self.identities.identify(headers, now=ticket.at)
+        if isinstance(found, Grant):
+            ticket.grant = found
+            ticket.caller, ticket.key_id = found.caller.name, found.key.id
+        else:
+            ticket.denial = found
+            ticket.caller, ticket.key_id = found.caller, found.key_id
+
+    def _refuse(self, ticket: Ticket, trouble: Trouble, why: str) -> None:
+        self._house.meter.write(ticket.record(rejected(why), trouble.status))
+        refuse(ticket, CHAT, trouble)
+
+    def _fault(self, ticket: Ticket, status: int) -> None:
+        if status == 413:
+            message = f"The body is larger than {self._house.fleet.routes.body_bytes} bytes."
+            self._refuse(ticket, Trouble(status=413, code="body_too_large", message=message), "body")
+        else:
+            self._refuse(
+                ticket, Trouble(status=408, code="request_timeout", message="The body came too slowly."), "slow"
+            )
+
+    # What needs no key.
+
+    @staticmethod
+    def _is_open(exchange: Exchange, path: bytes) -> bool:
+        return path in (b"/healthz", b"/readyz", b"/") and exchange.method in _READ
+
+    def _open(self, exchange: Exchange) -> None:
+        path = exchange.target.partition(b"?")[0]
+        if path == b"/":
+            exchange.respond(200, b"", b"")
+        elif path == b"/healthz":
+            exchange.respond(200, _JSON, b'{"status":"ok"}')
+        else:
+            fleet = self._house.fleet
+            ready = fleet.routes.generation > 0 and any(up.serving for up in fleet.upstreams.values())
+            state = b'{"status":"ready"}' if ready else b'{"status":"no endpoint serves"}'
+            exchange.respond(200 if ready else 503, _JSON, state)
+
+    # Models.
+
+    def _other(self, ticket: Ticket, exchange: Exchange) -> None:
+        path = exchange.target.partition(b"?")[0]
+        if path != _MODELS and not path.startswith(_MODELS + b"/"):
+            message = f"There is no {exchange.method.decode()} {ticket.path} here."
+            self._refuse(ticket, Trouble(status=404, code="unknown_url", message=message), "not_found")
+            return
+        if exchange.method not in _READ:
+            self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message="Use GET here."), "method")
+            return
+        mine = self._mine(ticket)
+        if path in (_MODELS, _MODELS + b"/"):
+            body = b'{"object":"list","data":[%b]}' % b",".join(self._model(name) for name in mine)
+        else:
+            name = unquote_to_bytes(path[len(_MODELS) + 1 :]).decode("utf-8", "replace")
+            ticket.model = name
+            if name not in mine:
+                self._no_model(ticket, name, mine)
+                return
+            body = self._model(name)
+        self._house.meter.write(ticket.record(Ending(outcome=Outcome.COMPLETE), 200))
+        exchange.respond(200, _JSON + ticket.fields(), body)
+
+    def _mine(self, ticket: Ticket) -> list[str]:
+        grant = ticket.grant
+        models = self._house.fleet.by_model.items()
+        return [name for name, service in models if grant is None or grant.may_use(service.spec.name)]
+
+    def _model(self, name: str) -> bytes:
+        model = {"id": name, "object": "model", "created": self._started, "owned_by": "stoker"}
+        return msgspec.json.encode(model)
+
+    def _no_model(self, ticket: Ticket, name: str, mine: list[str]) -> None:
+        hint = nearest(name, mine)
+        message = f"The model '{name[:200]}' does not exist or you may not use it." + (f" {hint}" if hint else "")
+        message = message.replace("did you mean", "Did you mean")
+        self._refuse(ticket, Trouble(status=404, code="model_not_found", message=message), "model")
+
+    # Generation.
+
+    def _call(self, ticket: Ticket, dialect: Dialect, exchange: Exchange) -> None:
+        body = exchange.body
+        exchange.parts = []
+        if exchange.headers.get(b"content-encoding", b"identity") != b"identity":
+            message = "Bodies are taken without content-encoding."
+            self._refuse(ticket, Trouble(status=415, code="content_encoding", message=message), "body")
+            return
+        try:
+            asked = read(body)
+        except Invalid as error:
+            self._refuse(ticket, Trouble(status=400, code="invalid_body", message=str(error)), "body")
+            return
+        self._describe(ticket, dialect, asked)
+        service = self._service(ticket, asked.model)
+        if service is None or (ticket.grant is not None and not ticket.grant.may_use(service.spec.name)):
+            self._no_model(ticket, asked.model, self._mine(ticket))
+            return
+        ticket.service = service.spec.name
+        if ticket.probe is None and service.speaks_only_others(dialect.name):
+            message = f"The model '{asked.model}' has no engine that speaks {dialect.name}."
+            self._refuse(ticket, Trouble(status=400, code="unsupported_endpoint", message=message), "dialect")
+            return
+        self._forward(ticket, dialect, service, asked=asked, body=body)
+
+    def _forward(self, ticket: Ticket, dialect: Dialect, service: ServiceState, *, asked: Asked, body: bytes) -> None:
+        fleet = self._house.fleet
+        limit = fleet.routes.max_concurrent
+        if limit and len(self._house.active) >= limit and ticket.probe is None:
+            message = "The gateway has as many requests as it may have at once."
+            self._refuse(
+                ticket, Trouble(status=503, code="overloaded", message=message, retry_after=2), "max_concurrent"
+            )
+            return
+        caller = ticket.grant.caller.limits.max_output_tokens if ticket.grant is not None else 0
+        cap = output_cap(service=service.spec.max_output_tokens, caller=caller)
+        stream_upstream = service.stream_upstream
+        if ticket.probe is not None:
+            stream_upstream = fleet.upstreams[ticket.probe[0]].spec.stream_upstream
+        answer = Answer(ticket, dialect)
+        sent = Body(dialect, asked, body, cap=cap, stream_upstream=stream_upstream)
+        Forward(self._house, ticket, service, answer=answer, body=sent).begin()
+
+    def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
+        salt = self._house.salt
+        text = asked.text
+        ticket.model = asked.model[:256]
+        ticket.stream = bool(asked.stream) and dialect.streams
+        ticket.prompt_bytes = len(text)
+        ticket.blocks = prompt.blocks(text, salt=salt)
+        ticket.session = prompt.session(ticket.exchange.headers, asked.prompt_cache_key, salt=salt)
+        ticket.turn = prompt.turn(bytes(asked.messages))
+
+    def _service(self, ticket: Ticket, model: str) -> ServiceState | None:
+        """Find the service of a model; a probe names its endpoint, which may not be in any service yet."""
+        fleet = self._house.fleet
+        if ticket.probe is None:
+            return fleet.by_model.get(model)
+        up = fleet.upstreams.get(ticket.probe[0])
+        if up is None or up.spec.incarnation != ticket.probe[1]:
+            return None
+        owners = [
+            state for state in fleet.services.values() if any(up.spec.name in t.endpoints for t in state.spec.targets)
+        ]
+        return owners[0] if owners else ServiceState(Service(name="", models=(), targets=()))

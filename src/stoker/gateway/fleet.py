@@ -1,0 +1,231 @@
+"""What does this worker know about services and endpoints? The routes in force, and what it saw of each endpoint."""
+
+import heapq
+import logging
+from pathlib import Path
+from typing import Protocol
+
+from stoker.base import clock
+from stoker.decide.route import eject
+from stoker.drivers.slots import Slots
+from stoker.facts.routes import Endpoint, Routes, Service, State, Target
+from stoker.gateway.dialect import BY_PATH
+from stoker.http1.pool import Pool
+
+_log = logging.getLogger("gateway.fleet")
+
+
+class Waiter(Protocol):
+    """A request that waits for a slot."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it still does."""
+
+    def wake(self) -> bool:
+        """Try to run now; False: there is still no slot."""
+
+
+class Upstream:
+    """One endpoint as this worker sees it. It outlives a reload of the routes."""
+
+    __slots__ = (
+        "credential",
+        "ejected_until",
+        "faults",
+        "last_token_at",
+        "local",
+        "pool",
+        "services",
+        "shared",
+        "spec",
+    )
+
+    def __init__(self, spec: Endpoint, shared: Slots) -> None:
+        self.spec = spec
+        self.pool = Pool(spec.origin)
+        self.shared = shared
+        self.credential = b""
+        self.services: list[ServiceState] = []
+        self.local = 0
+        self.faults = 0
+        self.ejected_until = 0.0
+        self.last_token_at = 0.0
+
+    @property
+    def serving(self) -> bool:
+        """Whether its state is ``serve``."""
+        return self.spec.state is State.SERVE
+
+    @property
+    def slots(self) -> int:
+        """Requests that it can work on at once; 0: no cap."""
+        return self.spec.slots
+
+    @property
+    def running(self) -> int:
+        """Requests that it works on now, over all workers where a cap makes that count."""
+        return self.shared.taken(self.spec.incarnation) if self.spec.slots else self.local
+
+    def take(self, *, capped: bool) -> bool:
+        """Take a slot; False when another worker was faster. A probe is not ``capped``: it must get through."""
+        if capped and not self.shared.take(self.spec.incarnation, self.spec.slots):
+            return False
+        self.local += 1
+        return True
+
+    def give(self, *, capped: bool) -> None:
+        """Give a slot back and let the next one run; ``capped``: a shared slot was taken."""
+        self.local -= 1
+        if capped:
+            self.shared.give(self.spec.incarnation)
+        for service in self.services:
+            service.wake()
+
+    def well(self, now: float) -> None:
+        """Note progress."""
+        self.faults = 0
+        self.ejected_until = 0.0
+        self.last_token_at = now
+
+    def fault(self, now: float) -> None:
+        """Note a fault of the endpoint; after some in a row it is left alone for a while."""
+        self.faults += 1
+        self.ejected_until = eject(self.faults, now=now)
+
+
+class ServiceState:
+    """One service as this worker sees it, with those who wait for a slot."""
+
+    __slots__ = ("_arrivals", "_queue", "mean", "room", "slots", "spec", "stream_upstream", "targets")
+
+    def __init__(self, spec: Service) -> None:
+        self.renew(spec)
+        self.mean = 1.0  # seconds that one answer takes
+        self._queue: list[tuple[int, int, float, Waiter]] = []
+        self._arrivals = 0
+
+    def renew(self, spec: Service) -> None:
+        """Take a new specification; those who wait go on waiting."""
+        self.spec = spec
+        self.targets: dict[str, tuple[Target, ...]] = {}  # by dialect, sorted by priority
+        self.room = 0
+        self.slots = 0
+        self.stream_upstream = False  # one of its engines cannot cancel what is not streamed
+
+    def wait(self, waiter: Waiter, *, priority: int, now: float) -> None:
+        """Queue up."""
+        self._arrivals += 1
+        heapq.heappush(self._queue, (-priority, self._arrivals, now, waiter))
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(entry[3].waiting for entry in self._queue) if self._queue else 0
+
+    @property
+    def oldest(self) -> float:
+        """Since when the oldest waits (monotonic), 0: nobody."""
+        return min((entry[2] for entry in self._queue if entry[3].waiting), default=0.0)
+
+    def wake(self) -> None:
+        """Let those run who can, in their order."""
+        while self._queue:
+            entry = heapq.heappop(self._queue)  # before wake(): that may end in here again
+            if entry[3].waiting and not entry[3].wake():
+                heapq.heappush(self._queue, entry)
+                return
+
+    def speaks_only_others(self, dialect: str) -> bool:
+        """Whether endpoints exist, but none that speaks a dialect: waiting would not help."""
+        spoken = {name for name, targets in self.targets.items() if any(target.endpoints for target in targets)}
+        return bool(spoken) and dialect not in spoken
+
+    def took(self, seconds: float) -> None:
+        """Learn how long answers take."""
+        self.mean += (seconds - self.mean) * 0.1
+
+
+class Fleet:
+    """The routes in force."""
+
+    def __init__(self, shared: Slots, folder: Path) -> None:
+        self._shared = shared
+        self._folder = folder  # credential files are named relative to it, or absolutely
+        self.routes = Routes(generation=0)
+        self.upstreams: dict[str, Upstream] = {}
+        self.retired: list[Upstream] = []  # gone from the routes, but requests still run there
+        self.services: dict[str, ServiceState] = {}
+        self.by_model: dict[str, ServiceState] = {}
+        self.problem = ""
+
+    def load(self, routes: Routes) -> None:
+        """Put new routes in force; running requests and what is known of endpoints stay."""
+        old = {(up.spec.name, up.spec.incarnation, up.spec.origin): up for up in self.upstreams.values()}
+        problems: list[str] = []
+        upstreams: dict[str, Upstream] = {}
+        for spec in routes.endpoints:
+            up = old.pop((spec.name, spec.incarnation, spec.origin), None) or Upstream(spec, self._shared)
+            up.spec = spec
+            up.services = []
+            up.credential = _credential(spec, self._folder, problems)
+            upstreams[spec.name] = up
+        self.retired = [up for up in (*self.retired, *old.values()) if up.local]
+        for up in old.values():
+            up.services = []
+            up.pool.close()
+        self.routes, self.upstreams = routes, upstreams
+        self._serve(routes)
+        self.problem = "; ".join(problems)
+        for service in self.services.values():
+            service.wake()
+
+    def _serve(self, routes: Routes) -> None:
+        services = {}
+        for spec in routes.services:
+            service = services[spec.name] = self.services.get(spec.name) or ServiceState(spec)
+            service.renew(spec)
+            targets = sorted(spec.targets, key=lambda target: target.priority)
+            for dialect in BY_PATH.values():
+                service.targets[dialect.name] = tuple(self._speaking(target, dialect.name) for target in targets)
+            for name in {name for target in targets for name in target.endpoints}:
+                up = self.upstreams.get(name)
+                if up is not None and up.serving:
+                    up.services.append(service)
+                    service.room += up.spec.queue
+                    service.slots += up.spec.slots
+                    service.stream_upstream = service.stream_upstream or up.spec.stream_upstream
+        self.services = services
+        self.by_model = {model: services[spec.name] for spec in routes.services for model in spec.models}
+
+    def _speaking(self, target: Target, dialect: str) -> Target:
+        names = [name for name in target.endpoints if name in self.upstreams]
+        return Target(
+            endpoints=tuple(name for name in names if _speaks(self.upstreams[name].spec, dialect)),
+            weight=target.weight,
+            priority=target.priority,
+        )
+
+    def sweep(self) -> None:
+        """Let those run for whom another worker has freed a slot; close connections that nobody needs."""
+        now = clock.mono()
+        for service in self.services.values():
+            service.wake()
+        for up in (*self.upstreams.values(), *self.retired):
+            up.pool.sweep(now)
+        self.retired = [up for up in self.retired if up.local]
+
+
+def _speaks(spec: Endpoint, dialect: str) -> bool:
+    return spec.embeddings or dialect in spec.dialects if dialect == "embeddings" else dialect in spec.dialects
+
+
+def _credential(spec: Endpoint, folder: Path, problems: list[str]) -> bytes:
+    if not spec.credential_file:
+        return b""
+    try:
+        return b"authorization: Bearer %b\r\n" % (folder / spec.credential_file).read_bytes().strip()
+    except OSError as error:
+        _log.warning("credential unreadable", extra={"fields": {"endpoint": spec.name, "why": str(error)}})
+        problems.append(f"the credential of endpoint {spec.name} cannot be read: {error.strerror}")
+        return b""

@@ -1,0 +1,31 @@
+"""What does every request of this worker share?"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stoker.drivers.limits import CallerLimits
+from stoker.drivers.live import Slot
+from stoker.gateway.fleet import Fleet
+from stoker.gateway.meter import Meter
+
+
+class Active(Protocol):
+    """A request that is under way."""
+
+    def tick(self, now: float) -> None:
+        """Look at the clock."""
+
+    def expire(self) -> None:
+        """End now: the worker stops."""
+
+
+@dataclass(slots=True, kw_only=True)
+class House:
+    """The shared parts, made by the worker."""
+
+    fleet: Fleet
+    meter: Meter
+    live: Slot
+    limits: CallerLimits
+    salt: bytes
+    active: set[Active] = field(default_factory=set)

@@ -1,0 +1,114 @@
+"""What is counted? One ledger record for each request, and the counters that Prometheus reads."""
+
+import itertools
+import logging
+from bisect import bisect_left
+from typing import Final, Protocol
+
+from stoker.base import clock
+from stoker.base.errors import Driver
+from stoker.facts.probe import CALLER as PROBE_CALLER
+from stoker.facts.record import Record
+
+_log = logging.getLogger("gateway.meter")
+
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class Spool(Protocol):
+    """Where records go."""
+
+    accounting: str
+
+    def append(self, record: Record) -> None:
+        """Hand a record to the kernel; raises Driver when there is no room."""
+
+
+class Histogram:
+    """Observations of one series."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Add one."""
+        self.counts[bisect_left(BUCKETS, value)] += 1
+        self.total += value
+
+
+class Meter:
+    """Writes records and keeps counters."""
+
+    def __init__(self, spool: Spool, boot: str) -> None:
+        self._spool = spool
+        self._boot = boot
+        self._sequence = itertools.count(1)
+        self.written = 0
+        self.unwritten = 0  # requests that were refused while the disk was full
+        self.requests: dict[tuple[str, str, str, int], int] = {}
+        self.tokens: dict[tuple[str, str], int] = {}
+        self.duration: dict[str, Histogram] = {}
+        self.first_token: dict[str, Histogram] = {}
+        self.gap: dict[str, Histogram] = {}
+        self.queue: dict[str, Histogram] = {}
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nothing may be answered, because it could not be accounted for."""
+        return self._spool.accounting == "refusing"
+
+    @property
+    def accounting(self) -> str:
+        """The state of the spool."""
+        return self._spool.accounting
+
+    def name(self) -> str:
+        """Make the id of a record: worker boot and sequence."""
+        return f"{self._boot}-{next(self._sequence)}"
+
+    def write(self, record: Record) -> bool:
+        """Write a record; False when the spool refuses it, and then the answer must not go out as a good one."""
+        try:
+            self._spool.append(record)
+        except Driver as error:
+            self.unwritten += 1
+            _log.warning("record refused", extra={"fields": {"why": str(error)}})
+            return False
+        self.written += 1
+        if record.caller != PROBE_CALLER:  # the controller's probes are nobody's traffic
+            self._count(record)
+        return True
+
+    def _count(self, record: Record) -> None:
+        service = record.service
+        key = (service, record.dialect, record.outcome.value, record.status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        if not service:
+            return
+        tokens = record.tokens
+        if tokens.output or tokens.prompt:
+            for kind, count in (("prompt", tokens.prompt), ("cached", tokens.cached), ("output", tokens.output)):
+                if count:
+                    self.tokens[service, kind] = self.tokens.get((service, kind), 0) + count
+        times = record.times
+        _observe(self.duration, service, times.total)
+        _observe(self.queue, service, times.queue)
+        if times.first_token:
+            _observe(self.first_token, service, times.first_token)
+        if record.gaps.count:
+            _observe(self.gap, service, record.gaps.mean)
+
+
+def _observe(series: dict[str, Histogram], service: str, value: float) -> None:
+    histogram = series.get(service)
+    if histogram is None:
+        histogram = series[service] = Histogram()
+    histogram.observe(value)
+
+
+def epoch_of(mono: float) -> float:
+    """Turn a monotonic time of this process into seconds since the epoch."""
+    return clock.now() - (clock.mono() - mono)

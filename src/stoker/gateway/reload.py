@@ -1,0 +1,102 @@
+"""Which routes and callers are in force? Read when they change; a bad file keeps the last good one and says why."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from stoker.facts.routes import Callers, Routes, open_callers, open_routes
+from stoker.gateway.app import App
+from stoker.gateway.fleet import Fleet
+from stoker.gateway.identity import Identities
+
+_log = logging.getLogger("gateway.reload")
+_MAX_PROBE_KEY: Final = 4096
+_Value = TypeVar("_Value")
+
+
+class Watched(Generic[_Value]):
+    """One file, read when its inode, size or time of change differs."""
+
+    def __init__(self, path: Path, parse: Callable[[bytes], _Value]) -> None:
+        self.path = path
+        self.problem = ""
+        self._parse = parse
+        self._seen: tuple[int, int, int] | None = None
+
+    def poll(self) -> _Value | None:
+        """Give the new value, or None when nothing changed or the file is bad or missing."""
+        try:
+            stat = self.path.stat()
+            seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            if seen == self._seen:
+                return None
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.problem = f"{self.path.name}: {error.strerror or error}"
+            return None
+        self._seen = seen
+        try:
+            value = self._parse(data)
+        except ValueError as error:
+            self.problem = f"{self.path.name}: {error}"
+            _log.warning("bad snapshot", extra={"fields": {"file": self.path.name, "why": str(error)}})
+            return None
+        self.problem = ""
+        return value
+
+
+class Policy:
+    """The files that the controller writes, and the parts of the gateway that follow them."""
+
+    def __init__(self, folder: Path, app: App, fleet: Fleet) -> None:
+        self._folder = folder
+        self._app = app
+        self._fleet = fleet
+        self._routes: Watched[Routes] = Watched(folder / "routes.json", open_routes)
+        self._callers: Watched[Callers] = Watched(folder / "callers.json", _open_callers)
+        self._key: Watched[bytes] = Watched(folder / "keys" / "probe.key", _open_key)
+        self._probe_key = b""
+        self.callers_generation = 0
+        app.probe_key = self.probe_key
+
+    @property
+    def problem(self) -> str:
+        """Why the newest files are not, or not wholly, in force."""
+        problems = (self._routes.problem, self._callers.problem, self._key.problem, self._fleet.problem)
+        return "; ".join(problem for problem in problems if problem)
+
+    def poll(self) -> None:
+        """Put in force what has changed."""
+        callers = self._callers.poll()
+        if callers is not None:
+            self._app.identities = Identities(callers)
+            self.callers_generation = callers.generation
+        routes = self._routes.poll()
+        if routes is not None:
+            if routes.probe_key_file:
+                path = self._folder / routes.probe_key_file
+                if path != self._key.path:
+                    self._key = Watched(path, _open_key)
+            self._fleet.load(routes)
+        self._probe_key = self._key.poll() or self._probe_key
+
+    def probe_key(self) -> bytes:
+        """Give the key in force; it may have been made a moment ago."""
+        self._probe_key = self._key.poll() or self._probe_key
+        return self._probe_key
+
+
+def _open_callers(data: bytes) -> Callers:
+    callers = open_callers(data)
+    Identities(callers)  # a hash that is no hash is found here, while the old callers are still in force
+    return callers
+
+
+def _open_key(data: bytes) -> bytes:
+    key = data.strip()
+    if not 16 <= len(key) <= _MAX_PROBE_KEY:
+        raise ValueError("not a key: it has fewer than 16 or more than 4096 bytes")
+    return key

@@ -1,0 +1,126 @@
+"""What is known about one request from its head to its record? Filled in step by step; the record is made from it."""
+
+from stoker.base import clock
+from stoker.facts.ending import Ending, Outcome
+from stoker.facts.live import InFlight
+from stoker.facts.record import Gaps, Record, Times, Tokens
+from stoker.gateway.identity import Denial, Grant
+from stoker.http1.exchange import Exchange
+
+
+class Ticket:
+    """One request."""
+
+    __slots__ = (
+        "arrived",
+        "at",
+        "attempts",
+        "blocks",
+        "caller",
+        "denial",
+        "dialect",
+        "dispatched",
+        "endpoint",
+        "exchange",
+        "first_byte",
+        "grant",
+        "id",
+        "incarnation",
+        "key_id",
+        "model",
+        "path",
+        "probe",
+        "prompt_bytes",
+        "request_id",
+        "service",
+        "session",
+        "splices",
+        "stream",
+        "turn",
+    )
+
+    def __init__(self, exchange: Exchange, id_: str, request_id: str, path: str) -> None:
+        self.exchange = exchange
+        self.id = id_
+        self.request_id = request_id
+        self.path = path
+        self.at = clock.now()
+        self.arrived = exchange.head_at
+        self.grant: Grant | None = None
+        self.denial: Denial | None = None
+        self.probe: tuple[str, str] | None = None  # endpoint and incarnation that the controller asks for
+        self.caller = self.key_id = self.service = self.model = self.endpoint = self.incarnation = self.dialect = ""
+        self.stream = False
+        self.attempts = self.turn = self.prompt_bytes = 0
+        self.dispatched = self.first_byte = 0.0
+        self.session = ""
+        self.blocks: tuple[str, ...] = ()
+        self.splices: tuple[str, ...] = ()
+
+    def fields(self) -> bytes:
+        """Write the header lines that every answer carries."""
+        return b"x-request-id: %b\r\n" % self.request_id.encode()
+
+    def in_flight(self) -> InFlight:
+        """Say what a `lost` record needs, should this worker be killed."""
+        return InFlight(
+            id=self.id,
+            at=self.at,
+            caller=self.caller,
+            key_id=self.key_id,
+            service=self.service,
+            model=self.model,
+            endpoint=self.endpoint,
+            incarnation=self.incarnation,
+            dialect=self.dialect,
+            path=self.path,
+            stream=self.stream,
+            request_id=self.request_id,
+        )
+
+    def record(
+        self,
+        ending: Ending,
+        status: int,
+        *,
+        tokens: Tokens | None = None,
+        gaps: Gaps | None = None,
+        times: Times | None = None,
+    ) -> Record:
+        """Make the ledger record."""
+        return Record(
+            id=self.id,
+            request_id=self.request_id,
+            at=self.at,
+            caller=self.caller,
+            key_id=self.key_id,
+            service=self.service,
+            model=self.model,
+            endpoint=self.endpoint,
+            incarnation=self.incarnation,
+            dialect=self.dialect,
+            path=self.path,
+            stream=self.stream,
+            attempts=self.attempts,
+            outcome=ending.outcome,
+            detail=ending.detail,
+            flags=ending.flags,
+            status=status,
+            tokens=tokens or _NO_TOKENS,
+            times=times or Times(total=clock.mono() - self.arrived),
+            gaps=gaps or _NO_GAPS,
+            session=self.session,
+            turn=self.turn,
+            blocks=self.blocks,
+            prompt_bytes=self.prompt_bytes,
+            splices=self.splices,
+        )
+
+
+_NO_TOKENS = Tokens()
+_NO_GAPS = Gaps()
+
+
+def rejected(why: str) -> Ending:
+    """Say that we refused, and by which rule."""
+    return Ending(outcome=Outcome.REJECTED, detail=why)

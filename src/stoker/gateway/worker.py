@@ -1,0 +1,199 @@
+"""How does a gateway worker live? Load policy, listen, serve, drain, stop: in that order, and backwards at the end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stoker.base import clock
+from stoker.base.errors import Driver
+from stoker.drivers import files
+from stoker.drivers.limits import SharedLimits
+from stoker.drivers.live import Slot
+from stoker.drivers.slots import Slots
+from stoker.drivers.spool import Spool
+from stoker.facts.live import EndpointLoad, Live, ServiceLoad
+from stoker.gateway.admin import Admin
+from stoker.gateway.app import App
+from stoker.gateway.fleet import Fleet, Upstream
+from stoker.gateway.forward import Forward
+from stoker.gateway.house import House
+from stoker.gateway.meter import Meter, epoch_of
+from stoker.gateway.reload import Policy
+from stoker.http1.server import Server
+
+_log = logging.getLogger("gateway")
+_TICK: Final = 0.1  # time limits, keep-alives and slots that other workers freed
+_POLL: Final = 0.2  # changed files
+_BEAT: Final = 1.0  # live state and fdatasync
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor tells a worker."""
+
+    folder: Path
+    worker: int = 0
+    unmetered: bool = False
+    drain: float | None = None  # None: as the routes say
+
+
+class Worker:
+    """One gateway process."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        folder = options.folder
+        run = folder / "run"
+        self.boot = f"gateway-{options.worker}-{secrets.token_hex(6)}"
+        self._spool = Spool(folder / "spool", self.boot, unmetered=options.unmetered)
+        self._slots = Slots(run / "slots", options.worker)
+        self._limits = SharedLimits(run / "limits", options.worker)
+        self._live = Slot(run / f"gateway-{options.worker}.live")
+        self._fleet = Fleet(self._slots, folder)
+        self._meter = Meter(self._spool, self.boot)
+        salt = files.secret(folder / "keys" / "salt").encode()
+        self.house = House(fleet=self._fleet, meter=self._meter, live=self._live, limits=self._limits, salt=salt)
+        self.app = App(self.house)
+        self._policy = Policy(folder, self.app, self._fleet)
+        self._draining = False
+
+    async def run(self, public: socket.socket, admin: socket.socket | None) -> None:
+        """Serve until SIGTERM or SIGINT, then drain."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._policy.poll)
+        self._policy.poll()  # before a connection is accepted: nobody is ever let in by an empty policy
+        server = Server(self.app)
+        side = Server(Admin(self._meter, self.live, self._options.worker))
+        listeners = [await loop.create_server(server.protocol, sock=public, backlog=4096)]
+        if admin is not None:
+            listeners.append(await loop.create_server(side.protocol, sock=admin))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(beat) for beat in (self._tick(), self._poll(), self._beat())]
+            _log.info("serving", extra={"fields": {"worker": self.boot, "routes": self._fleet.routes.generation}})
+            await stop.wait()
+            listeners[0].close()
+            await self._drain(server)
+            for task in tasks:
+                task.cancel()
+        for listener in listeners:
+            listener.close()
+        server.stop()
+        side.stop()
+        self._close()
+
+    async def _drain(self, server: Server) -> None:
+        """Let running requests finish, up to the limit; then end them in their dialect."""
+        self._draining = True
+        limit = self._options.drain if self._options.drain is not None else self._fleet.routes.drain
+        until = clock.mono() + limit
+        server.drain()
+        while server.connections and self.house.active and clock.mono() < until:  # noqa: ASYNC110 -- three conditions, twice in a life
+            await asyncio.sleep(0.02)
+        for request in list(self.house.active):
+            request.expire()
+        grace = clock.mono() + 1.0
+        while server.connections and clock.mono() < grace:  # noqa: ASYNC110 -- the same
+            await asyncio.sleep(0.02)
+
+    def _close(self) -> None:
+        for up in self._fleet.upstreams.values():
+            up.pool.close()
+        self._live.write(self.live())
+        try:
+            self._spool.close()
+        except Driver as error:
+            _log.warning("spool not synced", extra={"fields": {"why": str(error)}})
+        for part in (self._live, self._slots, self._limits):
+            part.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            now = clock.mono()
+            for request in list(self.house.active):
+                request.tick(now)
+            self._fleet.sweep()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL)
+            self._policy.poll()
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._live.write(self.live())
+            await asyncio.sleep(_BEAT)
+            try:
+                await loop.run_in_executor(None, self._spool.sync)  # a thread: fdatasync waits for the disk
+            except Driver as error:
+                _log.warning("spool not synced", extra={"fields": {"why": str(error)}})
+
+    def live(self) -> Live:
+        """Say how this worker is."""
+        fleet = self._fleet
+        ups = (*fleet.upstreams.values(), *fleet.retired)
+        requests = [request.ticket.in_flight() for request in self.house.active if isinstance(request, Forward)]
+        return Live(
+            worker=self.boot,
+            pid=os.getpid(),
+            at=clock.now(),
+            routes_generation=fleet.routes.generation,
+            callers_generation=self._policy.callers_generation,
+            routes_error=self._policy.problem,
+            draining=self._draining,
+            endpoints=tuple(_load(up) for up in ups),
+            services=tuple(
+                ServiceLoad(
+                    name=name,
+                    waiting=service.waiting,
+                    oldest_waiting_since=epoch_of(service.oldest) if service.oldest else 0.0,
+                )
+                for name, service in fleet.services.items()
+            ),
+            in_flight=tuple(requests),
+            records_written=self._meter.written,
+            records_unsynced=self._spool.unsynced,
+            accounting=self._meter.accounting,
+        )
+
+
+def _load(up: Upstream) -> EndpointLoad:
+    return EndpointLoad(
+        name=up.spec.name,
+        incarnation=up.spec.incarnation,
+        running=up.local,
+        last_token_at=epoch_of(up.last_token_at) if up.last_token_at else 0.0,
+        ejected_until=epoch_of(up.ejected_until) if up.ejected_until else 0.0,
+    )
+
+
+def listen(address: str) -> socket.socket:
+    """Bind a socket for a worker that nobody handed one."""
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host.strip("[]") or "127.0.0.1", int(port)))
+    except OSError as error:
+        bound.close()
+        raise Driver(f"cannot listen on {address}: {error.strerror}") from error
+    return bound
+
+
+def inherited(descriptor: int) -> socket.socket:
+    """Take over a listening socket from the supervisor; it stays open there when we go."""
+    with contextlib.suppress(OSError):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 -- the system's own signature
+    return socket.socket(fileno=descriptor)

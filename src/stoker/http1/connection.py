@@ -1,0 +1,307 @@
+"""How is one client connection read? The parser's calls become exchanges, in their order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+import httptools
+import msgspec
+
+from stoker.base import clock
+from stoker.http1.exchange import Exchange
+from stoker.http1.message import head
+
+_MAX_PIPELINED: Final = 8
+_DISCARD_BYTES: Final = 1 << 20  # an unwanted body is read up to here: its sender then sees the answer and no reset
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one connection may cost us. Times are in seconds."""
+
+    head_bytes: int = 64 << 10
+    headers: int = 128
+    target_bytes: int = 8 << 10
+    head: float = 10.0  # from the first byte of a head to its last
+    body_idle: float = 30.0  # between two pieces of a body
+    body: float = 300.0  # a whole body
+    idle: float = 75.0  # a kept connection without a request
+    linger: float = 2.0  # after an early answer, for the rest of a body that nobody reads
+    sweep: float = 0.25
+
+
+class App(Protocol):
+    """What stands behind the server."""
+
+    def head(self, exchange: Exchange) -> bool:
+        """Look at a complete head; False: the body is not wanted."""
+
+    def request(self, exchange: Exchange) -> None:
+        """Answer, now or later. ``exchange.fault`` is the status of a body that will not come, else 0."""
+
+    def broken(self, status: int) -> bytes:
+        """Give the error body for a head that could not be read."""
+
+
+class House(Protocol):
+    """The server as a connection sees it."""
+
+    app: App
+    limits: Limits
+    body_limit: int
+    draining: bool
+    connections: "set[Connection]"
+    loop: asyncio.AbstractEventLoop
+
+    def guard(self, exchange: Exchange, call: Callable[[Exchange], bool | None]) -> bool:
+        """Run the application."""
+
+
+class Connection(asyncio.Protocol):
+    """One client connection."""
+
+    __slots__ = (
+        "current",
+        "deadline",
+        "head_bytes",
+        "lingering",
+        "parser",
+        "queue",
+        "request",
+        "server",
+        "spoilt",
+        "transport",
+    )
+
+    def __init__(self, server: House) -> None:
+        self.server = server
+        self.queue: deque[Exchange] = deque()
+        self.current: Exchange | None = None  # the one that is being answered
+        self.request: Exchange | None = None  # the one that is being read
+        self.head_bytes = 0
+        self.lingering = False
+        self.spoilt = False  # unreadable bytes came behind a good request: answer that one, then close
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to read."""
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's own class is no subclass of it
+        self.parser = httptools.HttpRequestParser(self)
+        self.server.connections.add(self)
+        self.deadline = clock.mono() + self.server.limits.head
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio names it
+        """Tell whoever answers that nobody listens any more."""
+        self.server.connections.discard(self)
+        for exchange in (self.current, self.request, *self.queue):
+            if exchange is not None and exchange.connection is not None:
+                exchange.connection = None
+                listener, exchange.listener = exchange.listener, None
+                if listener is not None:
+                    listener.client_gone()
+        self.current = self.request = None
+        self.queue.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; a head that cannot be read is answered and the connection closed."""
+        if self.lingering or self.spoilt:
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._broken(400)
+        except httptools.HttpParserError:
+            self._broken(400)
+        request = self.request
+        if request is not None and not request.head_at:
+            self.head_bytes += len(data)
+            if self.head_bytes > self.server.limits.head_bytes:
+                self._broken(431)
+        elif len(self.queue) >= _MAX_PIPELINED:
+            self.transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Treat a closed sending side as a client that left: the two cannot be told apart, and an engine runs."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Pass back-pressure on to whoever produces the answer."""
+        if self.current is not None and self.current.listener is not None:
+            self.current.listener.pause()
+
+    def resume_writing(self) -> None:
+        """Let the answer flow again."""
+        if self.current is not None and self.current.listener is not None:
+            self.current.listener.resume()
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Make the exchange."""
+        if self.lingering or self.spoilt:
+            return
+        self.request = Exchange(self)
+        self.head_bytes = 0
+        self.deadline = clock.mono() + self.server.limits.head
+
+    def on_url(self, piece: bytes) -> None:
+        """Collect the target."""
+        if self.request is not None:
+            self.request.target += piece
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header; a repeated one is joined, so that two keys never look like one."""
+        request = self.request
+        if request is None:
+            return
+        name = name.lower()
+        request.size += len(name) + len(value)
+        headers = request.headers
+        headers[name] = value if name not in headers else headers[name] + b", " + value
+        if request.size > self.server.limits.head_bytes or len(headers) > self.server.limits.headers:
+            self._broken(431)
+
+    def on_headers_complete(self) -> None:
+        """Let the application look at the head before a byte of the body is kept."""
+        request = self.request
+        if request is None:
+            return
+        server = self.server
+        if len(request.target) > server.limits.target_bytes:
+            self._broken(414)
+            return
+        request.method = self.parser.get_method()
+        request.http10 = self.parser.get_http_version() == "1.0"
+        request.close = not self.parser.should_keep_alive()
+        request.head_at = clock.mono()
+        request.size = 0
+        self.deadline = request.head_at + server.limits.body_idle
+        request.wanted = server.guard(request, server.app.head)
+        length = request.headers.get(b"content-length", b"0")
+        if request.wanted and int(length) > request.body_limit:
+            request.fault = 413
+        request.expects = request.headers.get(b"expect", b"").lower() == b"100-continue"
+        if request.fault or (not request.wanted and (request.expects or int(length) > _DISCARD_BYTES)):
+            self._hand_over(request)
+        elif request.expects and self.current is None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.expects = False
+
+    def on_body(self, piece: bytes) -> None:
+        """Keep a piece of the body, or drop it when nobody wants it."""
+        request = self.request
+        if request is None or request.handed:
+            return
+        request.size += len(piece)
+        limits = self.server.limits
+        self.deadline = min(clock.mono() + limits.body_idle, request.head_at + limits.body)
+        if request.wanted:
+            request.parts.append(piece)
+            if request.size > request.body_limit:
+                request.fault = 413
+                request.parts.clear()
+                self._hand_over(request)
+        elif request.size > _DISCARD_BYTES:
+            self._hand_over(request)
+
+    def on_message_complete(self) -> None:
+        """Hand the request over, in its turn."""
+        request, self.request = self.request, None
+        if request is None:
+            return
+        self.deadline = 0.0
+        request.complete = True
+        if not request.handed:
+            self._hand_over(request)
+
+    # The rest is ours.
+
+    @property
+    def body_limit(self) -> int:
+        """The most bytes that a body may have."""
+        return self.server.body_limit
+
+    @property
+    def draining(self) -> bool:
+        """Whether connections close with their answer."""
+        return self.server.draining
+
+    def _hand_over(self, request: Exchange) -> None:
+        request.handed = True
+        if self.current is None:
+            self.current = request
+            self.server.guard(request, self.server.app.request)
+        else:
+            self.queue.append(request)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes to the client."""
+        self.transport.write(data)
+
+    def abort(self) -> None:
+        """Break off without an end."""
+        self.transport.abort()
+
+    def finished(self, exchange: Exchange, *, closing: bool) -> None:
+        """Go on with the next request of this connection, or close it."""
+        self.current = None
+        if closing:
+            self._close(graceful=not exchange.complete)
+        elif self.queue:
+            self.current = self.queue.popleft()
+            self.server.loop.call_soon(self._next, self.current)
+            self.transport.resume_reading()
+        elif self.request is None:
+            self.deadline = clock.mono() + self.server.limits.idle
+        elif self.request.expects:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _next(self, exchange: Exchange) -> None:
+        if exchange.connection is not None:
+            self.server.guard(exchange, self.server.app.request)
+
+    def _close(self, *, graceful: bool) -> None:
+        for exchange in (self.request, *self.queue):
+            if exchange is not None:
+                exchange.connection = None
+        self.request = None
+        self.queue.clear()
+        if graceful and not self.transport.is_closing():
+            # Unread bytes at close() make the kernel send a reset, and the client loses the answer just written.
+            self.lingering = True
+            self.deadline = clock.mono() + self.server.limits.linger
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _broken(self, status: int) -> None:
+        if self.lingering or self.transport.is_closing():
+            return
+        request, self.request = self.request, None
+        if request is not None:
+            request.connection = None
+        if self.current is None and not self.queue:
+            body = self.server.app.broken(status)
+            self.transport.write(
+                b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                % (head(status), len(body), body)
+            )
+            self._close(graceful=True)
+        else:  # the answer that is under way must not be followed by bytes that belong to another request
+            self.spoilt = True
+            last = self.queue[-1] if self.queue else self.current
+            if last is not None:
+                last.close = True
+
+    def expire(self, now: float) -> None:
+        """Look at the clock: close what idles, refuse what comes too slowly."""
+        if not self.deadline or now < self.deadline or (self.current is not None and self.request is None):
+            return
+        request = self.request
+        if self.lingering or request is None:
+            self.transport.close()
+        elif not request.head_at:
+            self._broken(408)
+        elif not request.handed:
+            request.fault = 408
+            self.request = None
+            self._hand_over(request)

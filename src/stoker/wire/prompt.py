@@ -1,0 +1,43 @@
+"""Which prompts share a beginning? A salted chain of block hashes; bounded, and never any text.
+
+Each hash covers everything from the prompt's start to the end of its block, so two requests share exactly as many
+leading hashes as they share leading blocks. The salt stays on the machine: without it nobody can test a guess.
+"""
+
+import hashlib
+from typing import Final
+
+BLOCK_BYTES: Final = 1024
+MAX_BLOCKS: Final = 64
+_SESSION_HEADERS: Final = (
+    b"x-claude-code-session-id",
+    b"session-id",
+    b"thread-id",
+    b"x-session-affinity",
+    b"x-session-id",
+)
+
+
+def blocks(prompt: bytes | memoryview, *, salt: bytes) -> tuple[str, ...]:
+    """Hash the first blocks of a prompt; a last, incomplete one counts too."""
+    chain = hashlib.sha256(salt)
+    view = memoryview(prompt)
+    hashes = []
+    for start in range(0, min(len(view), BLOCK_BYTES * MAX_BLOCKS), BLOCK_BYTES):
+        chain.update(view[start : start + BLOCK_BYTES])
+        hashes.append(chain.copy().hexdigest()[:12])
+    return tuple(hashes)
+
+
+def session(headers: dict[bytes, bytes], cache_key: str | None, *, salt: bytes) -> str:
+    """Hash the first session key that a known client sent, or give the empty string."""
+    for name in _SESSION_HEADERS:
+        value = headers.get(name)
+        if value:
+            return hashlib.sha256(salt + value).hexdigest()[:16]
+    return hashlib.sha256(salt + cache_key.encode()).hexdigest()[:16] if cache_key else ""
+
+
+def turn(messages: bytes) -> int:
+    """Count the turns of a conversation: the answers that it already holds, and this one."""
+    return messages.count(b'"role":"assistant"') + messages.count(b'"role": "assistant"') + 1 if messages else 0

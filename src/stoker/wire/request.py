@@ -1,0 +1,90 @@
+"""What does a request of the OpenAI dialects ask for, and what must be changed before an engine sees it?"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from stoker.base.errors import Invalid
+from stoker.wire.splice import splice
+
+_ABSENT: Final = msgspec.Raw(b"")  # not None: msgspec would then take nothing but null
+
+
+class Asked(msgspec.Struct, kw_only=True):
+    """The members that we read; everything else passes through unread."""
+
+    model: str
+    stream: bool | msgspec.UnsetType | None = msgspec.UNSET
+    stream_options: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    max_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
+    max_completion_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
+    n_predict: int | msgspec.UnsetType | None = msgspec.UNSET  # llama.cpp lets it win over max_tokens
+    messages: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = _ABSENT
+    input: msgspec.Raw = _ABSENT
+    prompt_cache_key: str | None = None
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the client itself asked for the usage chunk."""
+        return isinstance(self.stream_options, dict) and bool(self.stream_options.get("include_usage"))
+
+    @property
+    def text(self) -> bytes:
+        """The bytes of the prompt, in whichever member they are."""
+        return bytes(self.messages) or bytes(self.prompt) or bytes(self.input)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A body ready for an engine, and the names of the members that were changed."""
+
+    body: bytes
+    splices: tuple[str, ...]
+
+
+_decode = msgspec.json.Decoder(Asked).decode
+_CAPS: Final = ("max_tokens", "max_completion_tokens", "n_predict")
+
+
+def read(body: bytes) -> Asked:
+    """Read a body; raises Invalid with the place and what was expected."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"the request body is not what this API takes: {error}") from error
+
+
+def caps(asked: Asked, cap: int) -> Mapping[str, int]:
+    """Say which output limits to write: the one that a client gave is lowered, a missing one is added.
+
+    ``null`` and negative numbers mean "no limit" to engines, so they are missing ones.
+    """
+    wrong = {}
+    found = False
+    for name in _CAPS:
+        value = getattr(asked, name)
+        if value is msgspec.UNSET:
+            continue
+        if value is None or value < 0 or value > cap:
+            wrong[name] = cap
+        found = True
+    return wrong if found else {"max_tokens": cap}
+
+
+def prepare(body: bytes, asked: Asked, *, cap: int, model: str, stream: bool) -> Change:
+    """Write the output cap, the engine's name of the model, and (``stream``) streaming with usage, as splices."""
+    wanted: dict[str, bytes] = {name: b"%d" % value for name, value in caps(asked, cap).items()} if cap else {}
+    if model and model != asked.model:
+        wanted["model"] = msgspec.json.encode(model)
+    if stream:
+        if asked.stream is not True:
+            wanted["stream"] = b"true"
+        if not asked.wants_usage:
+            options = asked.stream_options or {}
+            wanted["stream_options"] = msgspec.json.encode({**options, "include_usage": True})
+    if not wanted:
+        return Change(body=body, splices=())
+    there = {name: value for name, value in wanted.items() if getattr(asked, name) is not msgspec.UNSET}
+    absent = {name: value for name, value in wanted.items() if name not in there}
+    return Change(body=splice(body, there, absent), splices=tuple(wanted))
