@@ -24,7 +24,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=["local", "fake"])
 async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalHost | FakeHost]:
-    made = LocalHost(tmp_path / "run", tmp_path / "logs") if request.param == "local" else FakeHost()
+    made = LocalHost(tmp_path) if request.param == "local" else FakeHost()
     yield made
     for running in await made.list():
         await made.stop(running.run.name, grace=0)

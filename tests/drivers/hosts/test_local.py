@@ -52,7 +52,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[LocalHost]:
-    made = LocalHost(tmp_path / "run", tmp_path / "logs")
+    made = LocalHost(tmp_path)
     yield made
     for seen in await made.list():
         await made.stop(seen.run.name, grace=0)
@@ -197,7 +197,7 @@ async def test_a_second_host_adopts_what_the_first_started(host: LocalHost, tmp_
     await host.start(order(*python("import time; time.sleep(600)")))
     (first,) = await until(host, lambda each: each.phase is Phase.RUNNING)
 
-    other = LocalHost(tmp_path / "run", tmp_path / "logs")
+    other = LocalHost(tmp_path)
 
     assert [(each.run, each.phase) for each in await other.list()] == [(first.run, Phase.RUNNING)]
     await other.start(order("/something/else"))
@@ -234,7 +234,7 @@ async def test_a_kill_of_the_shim_by_hand_is_a_stop(host: LocalHost) -> None:
 
 async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("in the way")
-    host = LocalHost(tmp_path / "run", tmp_path / "logs")
+    host = LocalHost(tmp_path)
 
     with pytest.raises(Driver, match="cannot start the shim"):
         await host.start(order("/bin/true"))
@@ -244,7 +244,7 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 async def test_a_port_in_use_is_not_leased(host: LocalHost) -> None:
     expected = host.lease_port()
-    other = LocalHost(Path("/nonexistent"), Path("/nonexistent"))
+    other = LocalHost(Path("/nonexistent"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", expected))
         assert other.lease_port() != expected

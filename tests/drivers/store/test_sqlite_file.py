@@ -91,7 +91,7 @@ async def test_only_one_process_has_it(path: Path) -> None:
 async def test_a_backup_of_a_running_store_comes_back_as_it_was(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
     before = await store.get("Thing", "", "t1")
-    sqlite.backup(path, tmp_path / "copy.db")
+    await store.backup(tmp_path / "copy.db")
     await store.delete("Thing", "", "t1", actor="me")
     known = (await store.apply([Resource(kind="Thing", name="later")], actor="me"))[0].resource_version
     await store.close()

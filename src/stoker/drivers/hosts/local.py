@@ -22,6 +22,7 @@ import msgspec
 
 from stoker.base import clock
 from stoker.base.errors import Driver
+from stoker.base.layout import Layout
 from stoker.drivers import files
 from stoker.drivers.hosts import processes, shim
 from stoker.drivers.hosts.base import Order
@@ -48,9 +49,9 @@ class _Seen:
 class LocalHost:
     """The host of one state directory. ``kills`` is for the survival tests (see shim)."""
 
-    def __init__(self, run: Path, logs: Path, *, kills: Sequence[str] = ()) -> None:
-        self._run = run
-        self._logs = logs
+    def __init__(self, root: Path, *, kills: Sequence[str] = ()) -> None:
+        self._run = Layout(root).run
+        self._logs = Layout(root).logs
         self._kills = tuple(kills)
         self._boot_id = processes.boot_id()
         self._leases: dict[int, float] = {}

@@ -26,7 +26,6 @@ _encode = msgspec.json.Encoder().encode
 _resource = msgspec.json.Decoder(Resource).decode
 _event = msgspec.json.Decoder(Event).decode
 
-backup = database.backup
 restore = database.restore
 
 
@@ -173,6 +172,10 @@ class SqliteStore:
             " SET holder = ?2, until = ?3 + ?4 WHERE holder = ?2 OR until <= ?3"
         )
         return await self._write(lambda: self._tables.db.execute(query, (lease, holder, now, ttl)).rowcount == 1)
+
+    async def backup(self, path: Path) -> None:
+        """Write a consistent copy while the store goes on; it appears under its name when it is complete."""
+        await asyncio.to_thread(database.backup, self._path, path)
 
     async def close(self) -> None:
         """End the watches and let go of the file."""
