@@ -7,10 +7,13 @@ into facts. It starts nothing and reads nothing itself.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from stoker.base.json import Json, JsonObject
 from stoker.spec.deployment import EngineBlock
+
+# The host writes the secret into a file of the attempt and puts its path where these words stand.
+SECRET_FILE: Final = "{secret_file}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class Ask:
     port: int
     secret: str  # the bearer token of this attempt; goes into env or a file, never argv
     executable: tuple[str, ...]  # from the runtime: how the engine is started
+    secret_file: str = SECRET_FILE
+    lora: Mapping[str, str] = field(default_factory=dict)  # adapter name -> path
     devices: tuple[str, ...] = ()
     cores: int = 1
     extra_args: tuple[str, ...] = ()
@@ -131,6 +136,8 @@ class Capabilities:
     prefix_cache: bool = True
     cancels_unstreamed: bool = True  # False: the gateway must stream upstream and aggregate
     bounded_queue: bool = True  # False: the gateway must cap
+    formats: tuple[str, ...] = ()  # of model files: gguf, safetensors; empty: it fetches its models itself
+    keyed: bool = True  # False: the engine knows no key, so a process on this machine can call it directly
     purpose: str = ""  # one sentence: what this engine is for
     proven: tuple[str, ...] = ()  # versions that were run against real builds
     unproven: str = ""  # why some or all versions are known from documentation only

@@ -179,7 +179,7 @@ class ModelDeploymentSpec(Spec):
     def _one_model(self) -> "ModelDeploymentSpec":
         if self.model is not None and self.model_cache_ref is not None:
             raise ValueError("give model or modelCacheRef, not both")
-        fetches_itself = self.engine is None or self.engine.name in ("external", "simulated", "command")
+        fetches_itself = self.engine is None or self.engine.name in ("external", "simulated", "command", "ollama")
         if not fetches_itself and self.model is None and self.model_cache_ref is None:
             raise ValueError("say which model: model or modelCacheRef")
         return self

@@ -72,7 +72,7 @@ _ALL: Final = (
         plural="modeldeployments",
         short="md",
         spec=ModelDeploymentSpec,
-        later=("spec.clusterSelector", "spec.tolerations", "spec.serving.mode"),
+        later=("spec.clusterSelector", "spec.tolerations", "spec.serving.mode", "spec.loraAdapters"),
     ),
     Kind(
         name="ModelService",
