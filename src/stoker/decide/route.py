@@ -56,13 +56,22 @@ class Choice(msgspec.Struct, frozen=True):
     why: Why
 
 
+_NOBODY = Choice("", Why.NONE)
+
+
 def route(
     targets: Sequence[Target], loads: Mapping[str, Load], *, now: float, draw: float, failed: Collection[str] = ()
 ) -> Choice:
     """Choose an endpoint; ``targets`` are sorted by priority, ``draw`` is a number from 0 to 1 (exclusive)."""
+    if len(targets) == 1 and len(targets[0].endpoints) == 1:  # the usual case on one machine
+        name = targets[0].endpoints[0]
+        load = loads.get(name)
+        if load is None or not load.serving or name in failed or targets[0].weight <= 0:
+            return _NOBODY
+        return Choice(name, Why.FREE if _has_room(load) else Why.FULL)
     usable = _usable(targets, loads, now, failed) or _usable(targets, loads, inf, failed)
     if not usable:
-        return Choice("", Why.NONE)
+        return _NOBODY
     free = [
         (target, open_) for target, names in usable if (open_ := [name for name in names if _has_room(loads[name])])
     ]
@@ -94,7 +103,8 @@ def _may_serve(load: Load | None, now: float) -> bool:
 
 
 def _has_room(load: Load) -> bool:
-    return not load.slots or load.running < load.slots
+    slots = load.slots
+    return not slots or load.running < slots
 
 
 def _weighted(usable: Sequence[tuple[Target, list[str]]], draw: float) -> list[str]:

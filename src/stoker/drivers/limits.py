@@ -50,24 +50,30 @@ class SharedLimits:
         """Take one request and an estimate of its tokens, or say which limit refuses; nothing is taken then."""
         table = self._table
         at = table.row(caller)
-        with table.locked(at, _ROW.size):
+        table.lock(at, _ROW.size)
+        try:
             requests, bucket, day, spent, counts = self._read(at, limits, now)
             refusal = _refuse(limits, requests, bucket, spent, sum(counts), now)
             if refusal is not None:
                 return refusal
             counts[self._worker] += 1
             _ROW.pack_into(table.map, at, requests - 1, bucket - tokens, now, day, spent + tokens, 0, *counts)
+        finally:
+            table.unlock(at, _ROW.size)
         return None
 
     def settle(self, caller: str, limits: Limits, *, reserved: int, used: int, now: float) -> None:
         """End one request that was let in: what it used takes the place of what was reserved."""
         table = self._table
         at = table.row(caller)
-        with table.locked(at, _ROW.size):
+        table.lock(at, _ROW.size)
+        try:
             requests, bucket, day, spent, counts = self._read(at, limits, now)
             counts[self._worker] = max(0, counts[self._worker] - 1)
             more = used - reserved
             _ROW.pack_into(table.map, at, requests, bucket - more, now, day, max(0, spent + more), 0, *counts)
+        finally:
+            table.unlock(at, _ROW.size)
 
     def _read(self, at: int, limits: Limits, now: float) -> tuple[float, float, int, int, list[int]]:
         requests, bucket, then, day, spent, _, *counts = _ROW.unpack_from(self._table.map, at)

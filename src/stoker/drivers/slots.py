@@ -5,7 +5,6 @@ workers never over-admit together; the kernel drops the lock with the process th
 its own column, for whoever had it before is dead.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import mmap
@@ -31,10 +30,10 @@ class Rows:
         size = _HEAD + rows * self._row_bytes
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if os.fstat(self._fd).st_size < size:
-                os.ftruncate(self._fd, size)  # sparse: only rows that are used take memory
-            self.map = mmap.mmap(self._fd, size)
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if os.fstat(self.fd).st_size < size:
+                os.ftruncate(self.fd, size)  # sparse: only rows that are used take memory
+            self.map = mmap.mmap(self.fd, size)
         except OSError as error:
             raise Driver(f"cannot map the shared table {path}: {error}") from error
         self._known: dict[str, int] = {}
@@ -48,7 +47,8 @@ class Rows:
 
     def _find(self, mark: bytes) -> int:
         first = int.from_bytes(mark[:4], "little") % self._rows
-        with self.locked(0, _HEAD):
+        self.lock(0, _HEAD)
+        try:
             for step in range(self._rows):
                 at = _HEAD + (first + step) % self._rows * self._row_bytes
                 seen = self.map[at : at + _MARK]
@@ -57,6 +57,8 @@ class Rows:
                 if seen == bytes(_MARK):
                     self.map[at : at + _MARK] = mark
                     return at
+        finally:
+            self.unlock(0, _HEAD)
         raise Driver(f"the shared table is full: {self._rows} names; restart the gateways to clear it")
 
     def positions(self) -> Iterator[int]:
@@ -64,22 +66,22 @@ class Rows:
         for index in range(self._rows):
             yield _HEAD + index * self._row_bytes + _MARK
 
-    @contextlib.contextmanager
-    def locked(self, at: int, size: int) -> Iterator[None]:
-        """Hold the lock on a range of the file."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX, size, at)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, size, at)
+    def lock(self, at: int, size: int) -> None:
+        """Take the lock on a range of the file; whoever takes it gives it back in a ``finally``."""
+        fcntl.lockf(self.fd, fcntl.LOCK_EX, size, at)
+
+    def unlock(self, at: int, size: int) -> None:
+        """Give it back."""
+        fcntl.lockf(self.fd, fcntl.LOCK_UN, size, at)
 
     def close(self) -> None:
         """Unmap."""
         self.map.close()
-        os.close(self._fd)
+        os.close(self.fd)
 
 
 _COUNTS: Final = struct.Struct(f"<{WORKERS}i")
+_ONE: Final = struct.Struct("<i")
 
 
 class Slots:
@@ -97,18 +99,21 @@ class Slots:
         """Take a slot if fewer than ``limit`` are taken over all workers."""
         table = self._table
         at = table.row(name)
-        with table.locked(at, _COUNTS.size):
+        table.lock(at, _COUNTS.size)
+        try:
             counts = _COUNTS.unpack_from(table.map, at)
             if sum(counts) >= limit:
                 return False
-            struct.pack_into("<i", table.map, at + self._column, counts[self._worker] + 1)
+            _ONE.pack_into(table.map, at + self._column, counts[self._worker] + 1)
+        finally:
+            table.unlock(at, _COUNTS.size)
         return True
 
     def give(self, name: str) -> None:
         """Give a slot back. The column is ours alone, so no lock is needed."""
         at = self._table.row(name) + self._column
-        (count,) = struct.unpack_from("<i", self._table.map, at)
-        struct.pack_into("<i", self._table.map, at, max(0, count - 1))
+        (count,) = _ONE.unpack_from(self._table.map, at)
+        _ONE.pack_into(self._table.map, at, max(0, count - 1))
 
     def taken(self, name: str) -> int:
         """Count the slots that are taken over all workers."""
@@ -117,7 +122,7 @@ class Slots:
     def forget(self, worker: int) -> None:
         """Free what a dead worker held."""
         for at in self._table.positions():
-            struct.pack_into("<i", self._table.map, at + 4 * worker, 0)
+            _ONE.pack_into(self._table.map, at + 4 * worker, 0)
 
     def close(self) -> None:
         """Unmap."""

@@ -35,15 +35,13 @@ class Body:
             self._prepared = (spec.upstream_model, change.body)
         body = self._prepared[1]
         headers = ticket.exchange.headers
-        passed = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
-        return (
-            b"POST %b%b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b%bx-request-id: %b\r\n"
-            b"content-length: %d\r\n\r\n%b"
-        ) % (
-            spec.prefix.encode(),
+        passed = b""
+        if _PASSED[0] in headers:
+            passed = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
+        return b"POST %b%b%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (
+            up.prefix,
             self._dialect.upstream,
-            up.pool.authority,
-            up.credential,
+            up.fields,
             passed,
             ticket.request_id.encode(),
             len(body),

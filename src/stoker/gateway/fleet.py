@@ -30,12 +30,13 @@ class Upstream:
     """One endpoint as this worker sees it. It outlives a reload of the routes."""
 
     __slots__ = (
-        "credential",
         "ejected_until",
         "faults",
+        "fields",
         "last_token_at",
         "local",
         "pool",
+        "prefix",
         "services",
         "shared",
         "spec",
@@ -45,7 +46,8 @@ class Upstream:
         self.spec = spec
         self.pool = Pool(spec.origin)
         self.shared = shared
-        self.credential = b""
+        self.prefix = b""
+        self.fields = b""  # everything between the path and what belongs to one request
         self.services: list[ServiceState] = []
         self.local = 0
         self.faults = 0
@@ -80,7 +82,8 @@ class Upstream:
         if capped:
             self.shared.give(self.spec.incarnation)
         for service in self.services:
-            service.wake()
+            if service.queue:
+                service.wake()
 
     def well(self, now: float) -> None:
         """Note progress."""
@@ -97,12 +100,12 @@ class Upstream:
 class ServiceState:
     """One service as this worker sees it, with those who wait for a slot."""
 
-    __slots__ = ("_arrivals", "_queue", "mean", "room", "slots", "spec", "stream_upstream", "targets")
+    __slots__ = ("_arrivals", "mean", "queue", "room", "slots", "spec", "spoken", "stream_upstream", "targets")
 
     def __init__(self, spec: Service) -> None:
         self.renew(spec)
         self.mean = 1.0  # seconds that one answer takes
-        self._queue: list[tuple[int, int, float, Waiter]] = []
+        self.queue: list[tuple[int, int, float, Waiter]] = []
         self._arrivals = 0
 
     def renew(self, spec: Service) -> None:
@@ -111,35 +114,35 @@ class ServiceState:
         self.targets: dict[str, tuple[Target, ...]] = {}  # by dialect, sorted by priority
         self.room = 0
         self.slots = 0
+        self.spoken: frozenset[str] = frozenset()
         self.stream_upstream = False  # one of its engines cannot cancel what is not streamed
 
     def wait(self, waiter: Waiter, *, priority: int, now: float) -> None:
         """Queue up."""
         self._arrivals += 1
-        heapq.heappush(self._queue, (-priority, self._arrivals, now, waiter))
+        heapq.heappush(self.queue, (-priority, self._arrivals, now, waiter))
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return sum(entry[3].waiting for entry in self._queue) if self._queue else 0
+        return sum(entry[3].waiting for entry in self.queue) if self.queue else 0
 
     @property
     def oldest(self) -> float:
         """Since when the oldest waits (monotonic), 0: nobody."""
-        return min((entry[2] for entry in self._queue if entry[3].waiting), default=0.0)
+        return min((entry[2] for entry in self.queue if entry[3].waiting), default=0.0)
 
     def wake(self) -> None:
         """Let those run who can, in their order."""
-        while self._queue:
-            entry = heapq.heappop(self._queue)  # before wake(): that may end in here again
+        while self.queue:
+            entry = heapq.heappop(self.queue)  # before wake(): that may end in here again
             if entry[3].waiting and not entry[3].wake():
-                heapq.heappush(self._queue, entry)
+                heapq.heappush(self.queue, entry)
                 return
 
     def speaks_only_others(self, dialect: str) -> bool:
         """Whether endpoints exist, but none that speaks a dialect: waiting would not help."""
-        spoken = {name for name, targets in self.targets.items() if any(target.endpoints for target in targets)}
-        return bool(spoken) and dialect not in spoken
+        return dialect not in self.spoken and bool(self.spoken)
 
     def took(self, seconds: float) -> None:
         """Learn how long answers take."""
@@ -168,7 +171,11 @@ class Fleet:
             up = old.pop((spec.name, spec.incarnation, spec.origin), None) or Upstream(spec, self._shared)
             up.spec = spec
             up.services = []
-            up.credential = _credential(spec, self._folder, problems)
+            up.prefix = spec.prefix.encode()
+            up.fields = b" HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b" % (
+                up.pool.authority,
+                _credential(spec, self._folder, problems),
+            )
             upstreams[spec.name] = up
         self.retired = [up for up in (*self.retired, *old.values()) if up.local]
         for up in old.values():
@@ -188,6 +195,8 @@ class Fleet:
             targets = sorted(spec.targets, key=lambda target: target.priority)
             for dialect in BY_PATH.values():
                 service.targets[dialect.name] = tuple(self._speaking(target, dialect.name) for target in targets)
+            by_dialect = service.targets.items()
+            service.spoken = frozenset(name for name, some in by_dialect if any(target.endpoints for target in some))
             for name in {name for target in targets for name in target.endpoints}:
                 up = self.upstreams.get(name)
                 if up is not None and up.serving:

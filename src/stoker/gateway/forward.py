@@ -83,7 +83,7 @@ class Forward:
 
     def _reserve(self) -> bool:
         grant = self.ticket.grant
-        if grant is None:
+        if grant is None or not grant.limited:
             return True
         tokens = self.ticket.prompt_bytes // 4
         refusal = self._house.limits.reserve(grant.caller.name, grant.caller.limits, tokens=tokens, now=clock.now())
@@ -161,7 +161,9 @@ class Forward:
         self._asked_at = now
         wire = self._body.wire(up, ticket)
         self._note()
-        self._relay.reset(now)
+        if ticket.attempts > 1:
+            self._relay.reset(now)
+        self._relay.progress = now
         self._call = up.pool.send(self, wire, connect=self._service.spec.timeouts.connect, fresh=fresh)
 
     # What the connection to the endpoint reports.

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from stoker.facts.routes import Caller, Callers, Key
+from stoker.facts.routes import Caller, Callers, Key, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +12,7 @@ class Grant:
 
     caller: Caller
     key: Key
+    limited: bool  # whether the shared table must be asked at all
 
     def may_use(self, service: str) -> bool:
         """Whether the caller may use a service."""
@@ -28,6 +29,7 @@ class Denial:
     key_id: str = ""
 
 
+_UNLIMITED = Limits()
 _MISSING = Denial(
     code="missing_api_key", message="No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'."
 )
@@ -42,7 +44,7 @@ class Identities:
 
     def __init__(self, callers: Callers) -> None:
         self._by_hash = {
-            bytes.fromhex(key.sha256): Grant(caller=caller, key=key)
+            bytes.fromhex(key.sha256): Grant(caller=caller, key=key, limited=caller.limits != _UNLIMITED)
             for caller in callers.callers
             for key in caller.keys
         }

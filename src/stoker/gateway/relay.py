@@ -1,7 +1,6 @@
 """What becomes of an engine's bytes? Forwarded as they are, put together into one answer, or passed on as an error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,8 +23,7 @@ class _Error(msgspec.Struct):
     code: int | str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Last:
+class Last(msgspec.Struct, frozen=True, kw_only=True):
     """How an answer ends: the outcome for the record, the client's status, and what writes the rest."""
 
     ending: Ending

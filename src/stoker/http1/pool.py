@@ -53,6 +53,7 @@ class Call(asyncio.Protocol):
         "got",
         "headers",
         "idle_since",
+        "keepable",
         "listener",
         "parser",
         "pieces",
@@ -82,6 +83,7 @@ class Call(asyncio.Protocol):
         self.fresh_head = False
         self.got = False
         self.whole = False
+        self.keepable = False
         self.delimited = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -149,6 +151,7 @@ class Call(asyncio.Protocol):
         """Note the end of the final message."""
         if self.status:
             self.whole = True
+            self.keepable = self.parser.should_keep_alive()  # the parser forgets it when this call returns
 
     # The rest is ours.
 
@@ -164,7 +167,7 @@ class Call(asyncio.Protocol):
 
     def _complete(self) -> None:
         transport = self.transport
-        keep = self.alive and transport is not None and self.parser.should_keep_alive()
+        keep = self.alive and transport is not None and self.keepable
         if keep and transport is not None and transport.get_write_buffer_size() == 0 and not transport.is_closing():
             transport.resume_reading()
             self.released_at = 0.0

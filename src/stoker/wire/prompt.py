@@ -18,9 +18,12 @@ _SESSION_HEADERS: Final = (
 )
 
 
-def blocks(prompt: bytes | memoryview, *, salt: bytes) -> tuple[str, ...]:
+def blocks(prompt: bytes, *, salt: bytes) -> tuple[str, ...]:
     """Hash the first blocks of a prompt; a last, incomplete one counts too."""
     chain = hashlib.sha256(salt)
+    if len(prompt) <= BLOCK_BYTES:
+        chain.update(prompt)
+        return (chain.hexdigest()[:12],) if prompt else ()
     view = memoryview(prompt)
     hashes = []
     for start in range(0, min(len(view), BLOCK_BYTES * MAX_BLOCKS), BLOCK_BYTES):
@@ -40,4 +43,6 @@ def session(headers: dict[bytes, bytes], cache_key: str | None, *, salt: bytes) 
 
 def turn(messages: bytes) -> int:
     """Count the turns of a conversation: the answers that it already holds, and this one."""
-    return messages.count(b'"role":"assistant"') + messages.count(b'"role": "assistant"') + 1 if messages else 0
+    if b'"assistant"' not in messages:  # a quote inside a text is escaped, so this is a member's value
+        return 1 if messages else 0
+    return messages.count(b'"role":"assistant"') + messages.count(b'"role": "assistant"') + 1
