@@ -31,14 +31,17 @@ def lock(path: Path) -> int:
     return fd
 
 
-def open_database(path: Path, migrations: str) -> sqlite3.Connection:
-    """Open, check and migrate; ``migrations`` is the package folder of the numbered SQL files."""
+def open_database(path: Path, migrations: str, *, any_thread: bool = False) -> sqlite3.Connection:
+    """Open, check and migrate; ``migrations`` is the package folder of the numbered SQL files.
+
+    With ``any_thread`` the caller sees to it that one thread at a time uses the connection.
+    """
     with told(path):
         if not path.exists():
             _create(path, migrations)
         elif path.stat().st_size == 0:
             raise sqlite3.DatabaseError("the file is empty")
-        connection = _connect(path)
+        connection = _connect(path, any_thread=any_thread)
         check(connection)
         _migrate(connection, path, migrations)
         return connection
@@ -128,8 +131,8 @@ def _create(path: Path, migrations: str) -> None:
     _place(part, path)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None)
+def _connect(path: Path, *, any_thread: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=not any_thread)
     for pragma in _PRAGMAS:
         connection.execute(pragma)
     return connection

@@ -1,0 +1,1 @@
+"""Ledgers: where records of requests are kept and summed."""
