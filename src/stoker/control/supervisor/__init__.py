@@ -1,0 +1,1 @@
+"""The supervisor: the one process that starts the others. It imports nothing of the controller."""
