@@ -45,7 +45,7 @@ PROBES: Final[Mapping[str, JsonObject]] = {
 # What models write around calls and around thoughts, by the families that do.
 _CALL_MARKUP: Final = re.compile(
     r"<tool_call>|<function=|<\|tool_calls?[_|>]|\[TOOL_CALLS\]|<\|python_tag\|>|<function_calls?>|<\|tool▁calls?▁begin\|>|"
-    r"<｜tool▁calls?▁begin｜>|<\|action_start\|>|to=functions\.|<minimax:tool_call>|<invoke name="
+    r"<｜tool▁calls?▁begin｜>|<\|action_start\|>|to=functions\.|<minimax:tool_call>|<invoke name="  # noqa: RUF001 - as those models write it
 )
 _THOUGHT_MARKUP: Final = re.compile(
     r"</?think(?:ing)?>|</?reasoning>|\[/?THINK\]|<\|channel\|>analysis|</?seed:think>|<\|START_THINKING\|>|◁/?think▷"
