@@ -16,3 +16,8 @@ def mono() -> float:
 def rfc3339(seconds: float) -> str:
     """Write an epoch time as ``2026-11-30T12:00:00Z``, as Kubernetes does."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def sleep(seconds: float) -> None:
+    """Wait, in a process that has nothing else to do."""
+    time.sleep(seconds)

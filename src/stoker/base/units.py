@@ -25,7 +25,9 @@ def parse_bytes(text: str | int) -> int:
     match = _SIZE.match(str(text).strip())
     unit = match.group(2) if match else None
     if match is None or unit is None or unit.removesuffix("B" if unit == "B" else "") not in _SIZES:
-        raise Invalid(f"'{text}' is not a size in bytes; write a number with Ki, Mi, Gi, Ti, k, M, G or T, as in '16Gi'")
+        raise Invalid(
+            f"'{text}' is not a size in bytes; write a number with Ki, Mi, Gi, Ti, k, M, G or T, as in '16Gi'"
+        )
     return int(float(match.group(1)) * _SIZES[unit.removesuffix("B" if unit == "B" else "")])
 
 

@@ -1,0 +1,244 @@
+"""Start and stop Stoker on this machine: the one command that does everything, and its opposite."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from stoker.base import clock
+from stoker.base.errors import Driver, NotFound
+from stoker.base.json import Json, JsonObject
+from stoker.cli import preflight
+from stoker.cli.client import Client
+from stoker.cli.output import condition, err, items, text
+from stoker.cli.settings import Settings
+from stoker.drivers import spawn
+
+_LADDER = ("Accepted", "Preflighted", "CacheReady", "Scheduled", "Started", "Loaded", "Generates", "Routable")
+_EXPOSED: dict[str, Json] = {"stoker.dev/exposed": "true"}
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(up)
+    app.command()(down)
+
+
+def up(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help="A .gguf file, a folder, HF_REPO[@COMMIT], or a name of `stoker models`."),
+    ] = "",
+    *,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when it is ready and leave it running.")
+    ] = False,
+    listen: Annotated[str, typer.Option(help="Where the gateway listens.")] = "127.0.0.1:8080",
+    admin: Annotated[str, typer.Option(help="Where its metrics are (loopback).")] = "127.0.0.1:8081",
+    workers: Annotated[int, typer.Option(help="Gateway processes.", min=1, max=64)] = 1,
+    unmetered: Annotated[bool, typer.Option(help="Serve even when no usage record can be written.")] = False,
+    accept_licence: Annotated[bool, typer.Option(help="Accept the licence of the model that --model names.")] = False,
+    insecure: Annotated[bool, typer.Option(help="Allow to listen beyond loopback without TLS.")] = False,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until the model answers.")] = 900.0,
+) -> None:
+    """Start the gateway, the controller, an engine and a model, and print how to use them."""
+    settings: Settings = context.obj
+    preflight.address(listen, insecure=insecure)
+    manifests = preflight.manifests(model, exposed=_EXPOSED, accept=accept_licence, port=int(listen.rpartition(":")[2]))
+    running = spawn.find(settings.layout)
+    for line in preflight.machine(settings.layout.root):
+        err.print(f"[yellow]note:[/yellow] {line}")
+    if running is None or not running.alive:
+        arguments = [
+            "--state-dir",
+            str(settings.layout.root),
+            "--listen",
+            listen,
+            "--admin",
+            admin,
+            "--workers",
+            str(workers),
+        ]
+        arguments += ["--unmetered"] if unmetered else []
+        arguments += ["--hub-endpoint", settings.hub_endpoint] if settings.hub_endpoint else []
+        _start(settings, arguments)
+        started = True
+    else:
+        err.print(f"Stoker runs already (pid {running.pid}); applying to it")
+        started = False
+    api = Client(settings.layout, actor=settings.actor)
+    try:
+        banner = _bring_up(api, manifests if model or not _deployments(api) else None, wait=wait)
+    except KeyboardInterrupt:
+        if started:
+            _stop(settings, keep_engines=False)
+        raise
+    print(banner)
+    if started and not detach:
+        _stay(settings)
+
+
+def down(
+    context: typer.Context,
+    *,
+    keep_engines: Annotated[
+        bool, typer.Option(help="Leave engines running; the next `stoker up` adopts them.")
+    ] = False,
+) -> None:
+    """Drain and stop everything that `stoker up` started. The state stays."""
+    settings: Settings = context.obj
+    running = spawn.find(settings.layout)
+    if running is None or not running.alive:
+        raise NotFound(f"no Stoker runs with the state directory {settings.layout.root}")
+    _stop(settings, keep_engines=keep_engines)
+    print("stopped" + ("; engines go on" if keep_engines else ""))
+
+
+def _start(settings: Settings, arguments: list[str]) -> None:
+    settings.layout.make()
+    log = settings.layout.logs / "supervisor.log"
+    pid = spawn.start("stoker.control.supervisor", arguments, log=log)
+    api = Client(settings.layout)
+    until = clock.mono() + 60
+    with err.status("starting controller and gateway"):
+        while not api.is_up():
+            code = spawn.ended(pid)
+            if code is not None:
+                raise Driver(f"the supervisor ended with {code}: {_tail(log)}")
+            if clock.mono() > until:
+                raise Driver(
+                    f"the controller did not answer within 60 s; see {log} and {settings.layout.logs / 'controller.log'}"
+                )
+            clock.sleep(0.05)
+
+
+def _bring_up(api: Client, manifests: JsonObject | None, *, wait: float) -> str:
+    """Apply what is to run, wait for it, and write how to use it."""
+    if manifests is not None:
+        answer = api.post("/v1/apply", manifests)
+        for warning in answer.get("warnings") or []:  # type: ignore[union-attr]
+            err.print(f"[yellow]warning:[/yellow] {warning}")
+    _watch(api, until=clock.mono() + wait)
+    key, note = _key(api)
+    status = api.get("/v1/status")
+    for warning in status.get("warnings") or []:  # type: ignore[union-attr]
+        err.print(f"[yellow]warning:[/yellow] {warning}")
+    return preflight.banner(status, key=key, note=note, python=sys.executable)
+
+
+def _deployments(api: Client) -> list[JsonObject]:
+    return items(api.get("/v1/resources/ModelDeployment"), "items")
+
+
+def _key(api: Client) -> tuple[str, str]:
+    """Make the first key, or say that there is one already."""
+    keys = [k for k in items(api.get("/v1/keys"), "items") if k.get("state") == "valid" and k.get("caller") == "me"]
+    if keys:
+        return (
+            "",
+            f"key {text(keys[-1], 'id')} of caller 'me' was shown when it was made; `stoker key create me` makes another",
+        )
+    made = api.post("/v1/keys", {"caller": "me", "namespace": "default", "lifeSeconds": 0, "wait": True})
+    return text(made, "key"), "shown only now: keep it"
+
+
+def _watch(api: Client, *, until: float) -> None:
+    """Show the ladder of every deployment until all are ready. Raises Driver when one cannot come up in time."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[what]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as progress:
+        tasks = {}
+        while True:
+            waiting = [d for d in _deployments(api) if condition(d, "Ready").get("status") != "True"]
+            for name, done, what in _rungs(api):
+                task = tasks.get(name)
+                if task is None:
+                    task = tasks[name] = progress.add_task(name, total=len(_LADDER), what="")
+                progress.update(task, completed=done, what=what[:80])
+            if not waiting:
+                return
+            _give_up(api, waiting, late=clock.mono() > until)
+            clock.sleep(0.1)
+
+
+def _rungs(api: Client) -> list[tuple[str, int, str]]:
+    rungs = []
+    for replica in items(api.get("/v1/resources/ModelReplica"), "items"):
+        done = sum(condition(replica, rung).get("status") == "True" for rung in _LADDER)
+        missing = next((rung for rung in _LADDER if condition(replica, rung).get("status") != "True"), "Ready")
+        at = condition(replica, missing)
+        rungs.append(
+            (
+                text(replica, "metadata", "name"),
+                done,
+                f"{missing}: {text(at, 'message') or text(at, 'reason') or 'waiting'}",
+            )
+        )
+    return rungs
+
+
+def _give_up(api: Client, waiting: list[JsonObject], *, late: bool) -> None:
+    """Stop waiting when a person has to act first: waiting longer changes nothing."""
+    final = {
+        "LicenceNotAccepted",
+        "UnsupportedFormat",
+        "UnsupportedArchitecture",
+        "ContextTooLong",
+        "ModelRefused",
+        "BadFlag",
+        "CpuLacksInstructions",
+    }
+    for replica in items(api.get("/v1/resources/ModelReplica"), "items"):
+        for c in items(replica, "status", "conditions"):
+            if c.get("status") == "False" and (text(c, "reason") in final or late):
+                action = f"; next: {text(c, 'nextAction')}" if c.get("nextAction") else ""
+                raise Driver(
+                    f"{text(replica, 'metadata', 'name')}: {text(c, 'type')}: {text(c, 'message') or text(c, 'reason')}{action}"
+                )
+    if late:
+        ready = condition(waiting[0], "Ready")
+        raise Driver(
+            f"{text(waiting[0], 'metadata', 'name')} is not ready: {text(ready, 'message')}; `stoker status` tells more"
+        )
+
+
+def _stay(settings: Settings) -> None:
+    """Wait for Ctrl-C, then drain and stop; or for the supervisor to end by itself."""
+    err.print("Ctrl-C drains and stops everything; `stoker up -d` leaves it running")
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    # A closed terminal or a `kill` of this process means the same as Ctrl-C: nothing may stay behind unseen.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    try:
+        while (running := spawn.find(settings.layout)) is not None and running.alive:
+            spawn.ended(running.pid)
+            clock.sleep(0.5)
+    except KeyboardInterrupt:
+        _stop(settings, keep_engines=False)
+        return
+    raise Driver(f"the supervisor has ended; see {settings.layout.logs / 'supervisor.log'}")
+
+
+def _stop(settings: Settings, *, keep_engines: bool) -> None:
+    running = spawn.find(settings.layout)
+    if running is None or not running.alive:
+        return
+    with err.status("draining and stopping"):
+        spawn.stop(running, keep_engines=keep_engines, timeout=150)
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(lines[-12:]) or "its log is empty"

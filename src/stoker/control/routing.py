@@ -1,0 +1,250 @@
+"""Hand routes and callers to the gateways, and remember since which generation each endpoint has its state."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+
+from stoker.base.errors import Driver
+from stoker.control.desk import Desk
+from stoker.control.world import World
+from stoker.decide.acknowledge import acknowledged
+from stoker.decide.publish import Labelled, Offer, Published, Selector, publish
+from stoker.decide.replica import Published as Seen
+from stoker.drivers import files
+from stoker.drivers.store.base import Resource
+from stoker.facts.routes import (
+    Caller,
+    Callers,
+    Endpoint,
+    Key,
+    Limits,
+    Routes,
+    State,
+    Timeouts,
+    open_callers,
+    open_routes,
+    seal,
+)
+from stoker.spec import endpoint as outside
+from stoker.spec import gateway as door
+from stoker.spec.caller import CallerSpec
+from stoker.spec.gateway import InferenceGatewaySpec
+from stoker.spec.kinds import parse_spec
+from stoker.spec.meta import epoch
+from stoker.spec.service import ModelServiceSpec
+from stoker.spec.usecase import UseCaseSpec
+
+_log = logging.getLogger("control.routing")
+
+
+@dataclass(slots=True)
+class Board:
+    """What is published now. ``since`` tells from which generation on an endpoint has its incarnation and state."""
+
+    routes: Routes = field(default_factory=lambda: Routes(generation=0))
+    callers: Callers = field(default_factory=lambda: Callers(generation=0))
+    hidden: dict[str, str] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+
+    def seen(self, endpoint: str, incarnation: str, world: World) -> Seen | None:
+        """Tell how the gateways see one incarnation; None when they were not told of it."""
+        for published in self.routes.endpoints:
+            if published.name == endpoint and published.incarnation == incarnation:
+                known = acknowledged(world.gateways, self.since.get(endpoint, self.routes.generation), now=world.now)
+                return Seen(state=published.state, acknowledged=known)
+        return None
+
+
+def load(desk: Desk) -> Board:
+    """Take up what an earlier controller published, so that generations go on growing."""
+    board = Board()
+    for path, read in ((desk.layout.routes, "routes"), (desk.layout.callers, "callers")):
+        data = files.read(path)
+        if data is None:
+            continue
+        try:
+            if read == "routes":
+                board.routes = open_routes(data)
+                board.since = {e.name: board.routes.generation for e in board.routes.endpoints}
+            else:
+                board.callers = open_callers(data)
+        except ValueError as error:
+            # A damaged file: the gateways keep what they have; a generation from the clock is newer than any before.
+            _log.warning("published file is damaged", extra={"fields": {"file": path.name, "error": str(error)}})
+            board.routes = msgspec.structs.replace(board.routes, generation=int(path.stat().st_mtime))
+            board.callers = msgspec.structs.replace(board.callers, generation=int(path.stat().st_mtime))
+    desk.routes_generation, desk.callers_generation = board.routes.generation, board.callers.generation
+    return board
+
+
+def update(desk: Desk, world: World, board: Board, *, endpoints: Sequence[Labelled]) -> None:
+    """Publish routes and callers when they differ from what the gateways have. Raises Driver when it cannot."""
+    tables = publish(_offers(world), [*endpoints, *_outside(desk, world)], exposed=_exposed(world))
+    board.hidden = dict(tables.hidden)
+    routes = _routes(desk, world, tables, generation=board.routes.generation)
+    if routes != board.routes or not desk.layout.routes.exists():
+        routes = msgspec.structs.replace(routes, generation=board.routes.generation + 1)
+        files.replace(desk.layout.routes, seal(routes))
+        before = {e.name: (e.incarnation, e.state) for e in board.routes.endpoints}
+        for e in routes.endpoints:
+            if before.get(e.name) != (e.incarnation, e.state):
+                board.since[e.name] = routes.generation
+        board.routes = routes
+    callers = Callers(generation=board.callers.generation, callers=tuple(_caller(r) for r in world.all("Caller")))
+    if callers != board.callers or not desk.layout.callers.exists():
+        callers = msgspec.structs.replace(callers, generation=board.callers.generation + 1)
+        files.replace(desk.layout.callers, seal(callers))
+        board.callers = callers
+    desk.routes_generation, desk.callers_generation = board.routes.generation, board.callers.generation
+
+
+def gateway_specs(world: World) -> list[InferenceGatewaySpec]:
+    """Read all gateways."""
+    return [cast("InferenceGatewaySpec", parse_spec("InferenceGateway", g.spec)) for g in world.all("InferenceGateway")]
+
+
+def service_spec(resource: Resource) -> ModelServiceSpec:
+    """Read a service."""
+    return cast("ModelServiceSpec", parse_spec("ModelService", resource.spec))
+
+
+def use_case(world: World, resource: Resource) -> UseCaseSpec | None:
+    """Find the use case of a service, with its preset filled in."""
+    reference = service_spec(resource).use_case_ref
+    if reference is None:
+        return None
+    found = next(
+        (u for u in world.all("UseCase") if u.namespace == resource.namespace and u.name == reference.name), None
+    )
+    return cast("UseCaseSpec", parse_spec("UseCase", found.spec)).resolved() if found else None
+
+
+def _exposed(world: World) -> list[dict[str, str]]:
+    return [spec.service_selector.match_labels for spec in gateway_specs(world)]
+
+
+def _offers(world: World) -> list[Offer]:
+    gateways = gateway_specs(world)
+    base = gateways[0].timeouts if gateways else door.Timeouts()
+    cap = next((g.limits.max_output_tokens for g in gateways if g.limits.max_output_tokens), 0)
+    offers = []
+    for resource in world.all("ModelService"):
+        spec = service_spec(resource)
+        case = use_case(world, resource)
+        offers.append(
+            Offer(
+                namespace=resource.namespace,
+                name=resource.name,
+                labels=resource.labels,
+                selectors=tuple(
+                    Selector(labels=e.selector.match_labels, weight=e.weight, priority=e.priority)
+                    for e in spec.endpoints
+                ),
+                aliases=spec.aliases,
+                timeouts=_timeouts(spec.timeouts, base),
+                max_output_tokens=spec.limits.max_output_tokens or cap or 4096,
+                policy=spec.routing.policy,
+                interactive=case is None or case.mode != "Batch",
+            )
+        )
+    return offers
+
+
+def _timeouts(own: door.Timeouts, base: door.Timeouts) -> Timeouts:
+    default = Timeouts()
+    return Timeouts(
+        connect=own.connect or base.connect or default.connect,
+        first_byte=own.first_byte or base.first_byte or default.first_byte,
+        idle=own.idle or base.idle or default.idle,
+        max_generation=own.max_generation or base.max_generation,
+        request=own.request or base.request,
+    )
+
+
+def _outside(desk: Desk, world: World) -> list[Labelled]:
+    """Endpoints that somebody else runs: they are served as written."""
+    found = []
+    for resource in world.all("ModelEndpoint"):
+        spec = cast("outside.ModelEndpointSpec", parse_spec("ModelEndpoint", resource.spec))
+        credential = spec.credential
+        secret = ""
+        if credential is not None:
+            named = f"{credential.secret_ref.name}.{credential.secret_ref.key}" if credential.secret_ref else ""
+            secret = credential.file or str(desk.layout.keys / named)
+        made = Endpoint(
+            name=f"{resource.namespace}/{resource.name}",
+            incarnation=f"{resource.uid}-{resource.generation}",
+            state=State.DRAIN if resource.deleted_at is not None else State.SERVE,
+            origin=spec.origin.rstrip("/"),
+            prefix=spec.api.prefix or "/v1",
+            upstream_model=spec.model,
+            credential_file=secret,
+            engine="external",
+            dialects=("chat", "completions"),
+            slots=spec.max_concurrent,
+            queue=256,
+            context_tokens=spec.context_tokens,
+            stream_upstream=False,
+        )
+        found.append(
+            Labelled(
+                endpoint=made,
+                namespace=resource.namespace,
+                labels={**resource.labels, "stoker.dev/endpoint": resource.name},
+            )
+        )
+    return found
+
+
+def _routes(desk: Desk, world: World, tables: Published, *, generation: int) -> Routes:
+    specs = gateway_specs(world)
+    first = specs[0] if specs else InferenceGatewaySpec()
+    plain = Routes(generation=0)
+    return Routes(
+        generation=generation,
+        services=tables.services,
+        endpoints=tables.endpoints,
+        dialects=first.dialects,
+        body_bytes=first.limits.body_bytes or plain.body_bytes,
+        max_concurrent=first.limits.max_concurrent or 0,
+        commit_after=plain.commit_after if first.commit_after is None else first.commit_after,
+        keep_alive=plain.keep_alive if first.keep_alive is None else first.keep_alive,
+        probe_key_file=str(desk.layout.probe_key),
+    )
+
+
+def _caller(resource: Resource) -> Caller:
+    spec = cast("CallerSpec", parse_spec("Caller", resource.spec))
+    keys = tuple(
+        Key(
+            id=c.key_id,
+            sha256=(c.hash or "").removeprefix("sha256:"),
+            not_before=epoch(c.not_before) if c.not_before else 0.0,
+            expires_at=epoch(c.expires_at) if c.expires_at else None,
+            revoked=c.revoked or resource.deleted_at is not None,
+        )
+        for c in spec.credentials
+        if c.hash
+    )
+    limits = spec.limits
+    return Caller(
+        name=resource.name,
+        keys=keys,
+        services=spec.allow.services,
+        limits=Limits(
+            requests_per_minute=limits.requests_per_minute,
+            tokens_per_minute=limits.tokens_per_minute,
+            tokens_per_day=limits.tokens_per_day,
+            concurrent=limits.concurrent,
+            max_output_tokens=limits.max_output_tokens,
+        ),
+        priority=spec.priority,
+    )
+
+
+def refused(error: Driver) -> None:
+    """Log that nothing could be published; requests go on by the last routes."""
+    _log.error("cannot publish", extra={"fields": {"error": str(error)}})

@@ -1,0 +1,109 @@
+"""What may the gateways know: which services, under which names, with which endpoints, in which state?
+
+1. A service is exposed only when a gateway's selector names it; an empty selector exposes nothing.
+2. A service answers to ``namespace/name``, to ``name`` where only one exposed service has it, and to its aliases.
+3. A replica appears only in the state that its own decision asked for (probe, serve, drain); all others do not exist.
+4. The result is ordered and free of times, so an unchanged world publishes nothing new.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stoker.facts.routes import Endpoint, Service, State, Target, Timeouts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """One line of a service's ``endpoints``: which labels, how much weight, at which priority."""
+
+    labels: Mapping[str, str]
+    weight: int = 1
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One ModelService with what its gateway and use case add."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    selectors: tuple[Selector, ...] = ()
+    aliases: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    max_output_tokens: int = 4096
+    policy: str = "LeastLoad"
+    interactive: bool = True
+
+    @property
+    def key(self) -> str:
+        """Its full name."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """One endpoint with the labels that services select it by."""
+
+    endpoint: Endpoint
+    namespace: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The tables of a routes snapshot, and why a service that exists is not among them."""
+
+    services: tuple[Service, ...]
+    endpoints: tuple[Endpoint, ...]
+    hidden: Mapping[str, str]
+
+
+def publish(
+    offers: Sequence[Offer], endpoints: Sequence[Labelled], *, exposed: Sequence[Mapping[str, str]]
+) -> Published:
+    """Build the tables. ``exposed`` holds the label selectors of all gateways."""
+    ordered = sorted(offers, key=lambda o: o.key)
+    shown = [o for o in ordered if any(labels and selects(labels, o.labels) for labels in exposed)]
+    short = Counter(o.name for o in shown)
+    claims = Counter(alias for o in shown for alias in set(o.aliases))
+    taken = {o.key for o in shown} | {name for name, count in short.items() if count == 1}
+    services = tuple(_service(o, endpoints, short=short, claims=claims, taken=taken) for o in shown)
+    used = {name for s in services for target in s.targets for name in target.endpoints}
+    # A replica that is being proven belongs to no service yet by its labels alone: probes reach it by name.
+    tables = sorted((e.endpoint for e in endpoints), key=lambda e: e.name)
+    hidden = {o.key: "no gateway's serviceSelector names it" for o in ordered if o not in shown}
+    kept = tuple(e for e in tables if e.name in used or e.state is not State.SERVE)
+    return Published(services=services, endpoints=kept, hidden=hidden)
+
+
+def selects(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Tell whether every wanted label is there."""
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _service(
+    offer: Offer, endpoints: Sequence[Labelled], *, short: Counter[str], claims: Counter[str], taken: set[str]
+) -> Service:
+    names = [offer.key, *([offer.name] if short[offer.name] == 1 else [])]
+    names += [a for a in offer.aliases if claims[a] == 1 and a not in taken]
+    targets = []
+    for selector in offer.selectors:
+        found = tuple(
+            sorted(
+                e.endpoint.name
+                for e in endpoints
+                if e.namespace == offer.namespace and selects(selector.labels, e.labels)
+            )
+        )
+        targets.append(Target(endpoints=found, weight=selector.weight, priority=selector.priority))
+    return Service(
+        name=offer.key,
+        models=tuple(dict.fromkeys(names)),
+        targets=tuple(targets),
+        timeouts=offer.timeouts,
+        max_output_tokens=offer.max_output_tokens,
+        policy=offer.policy,
+        interactive=offer.interactive,
+    )
