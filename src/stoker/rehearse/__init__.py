@@ -1,1 +1,1 @@
-"""Engines that are not real: they speak the real dialects and fail on command."""
+"""The scripted engine: real dialect, real metric names, faults from a file. The simulated engine grows from it."""

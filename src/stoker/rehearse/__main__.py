@@ -1,0 +1,88 @@
+"""``python -m stoker.rehearse``: start the scripted engine."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from stoker.base.errors import Invalid
+from stoker.rehearse.answer import Engine
+from stoker.rehearse.script import Script, parse
+from stoker.rehearse.server import Server
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    asked = _arguments(argv)
+    secret = Path(asked.secret_file).read_text().strip() if asked.secret_file else ""
+    engine = Engine(
+        model=asked.model,
+        context_tokens=asked.context_tokens,
+        tool_parser=bool(asked.tool_parser),
+        reasoning_parser=bool(asked.reasoning_parser),
+    )
+    try:
+        return asyncio.run(_serve(asked, engine, secret))
+    except OSError as error:
+        _say(str(error))
+        return 1
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="rehearse", allow_abbrev=False)
+    parser.add_argument("--port", type=int, required=True, help="0: any free one; it is printed")
+    parser.add_argument("--script", default="", help="a JSON file, read again when it changes")
+    parser.add_argument("--secret-file", default="", help="without the key in it every call but /health is refused")
+    parser.add_argument("--model", default="rehearsal")
+    parser.add_argument("--max-sequences", type=int, default=8)
+    parser.add_argument("--context-tokens", type=int, default=0)
+    parser.add_argument("--tool-parser", default="", help="any name: tool markup is parsed, whatever the script says")
+    parser.add_argument("--reasoning-parser", default="", help="the same for reasoning markup")
+    return parser.parse_args(argv)
+
+
+async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
+    script = _rereading(Path(asked.script)) if asked.script else Script
+    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script)
+    stop = asyncio.Event()
+
+    def asked_to_stop() -> None:
+        if not script().ignore_sigterm:
+            stop.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, asked_to_stop)
+    loop.add_signal_handler(signal.SIGINT, stop.set)
+    listening = await asyncio.start_server(server.connection, "127.0.0.1", asked.port, backlog=1024)
+    _say(f"listening on 127.0.0.1:{listening.sockets[0].getsockname()[1]}, model {engine.model}")
+    await stop.wait()
+    listening.close()
+    return 0
+
+
+def _rereading(path: Path) -> Callable[[], Script]:
+    """Read a script again whenever its file changed. While it is absent or wrong, the last good one holds."""
+    kept: dict[str, object] = {"seen": None, "script": Script()}
+
+    def current() -> Script:
+        try:
+            status = path.stat()
+            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if seen != kept["seen"]:
+                kept.update(seen=seen, script=parse(path.read_bytes()))
+        except (OSError, Invalid) as error:
+            _say(f"script {path}: {error}; the last good one holds")
+        script = kept["script"]
+        return script if isinstance(script, Script) else Script()
+
+    return current
+
+
+def _say(message: str) -> None:
+    print(f"rehearse: {message}", file=sys.stderr, flush=True)  # noqa: T201 - the engine's log
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
