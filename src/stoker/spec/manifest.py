@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from stoker.base.errors import Fault, Invalid, nearest
 from stoker.base.json import Json, JsonObject
 from stoker.spec import modelplane
-from stoker.spec.faults import Path, faults_of
+from stoker.spec.faults import Path, faults_of, show
 from stoker.spec.kinds import KINDS, Kind
 from stoker.spec.meta import API_VERSION, DEFAULT_NAMESPACE, FROM_MANIFEST, Metadata, Spec
 from stoker.spec.source import Source, read
@@ -82,8 +82,7 @@ class _Place:
         return self.source.line(self.origin(path))
 
     def fault(self, message: str, *, path: Path, hint: str = "") -> Fault:
-        shown = ".".join(str(step) for step in path)
-        return Fault(message=message, file=self.file, line=self.line(path), field=shown, hint=hint)
+        return Fault(message=message, file=self.file, line=self.line(path), field=show(path), hint=hint)
 
 
 def load(text: str, *, file: str = "") -> tuple[Document, ...]:

@@ -16,6 +16,9 @@ from stoker.spec.faults import Path, show
 
 _MOST_NODES: Final = 200_000
 _PLAIN: Final = "tag:yaml.org,2002:"
+_PLAIN_TAGS: Final = frozenset(
+    f"{_PLAIN}{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "binary")
+)
 _AS_WRITTEN: Final = (f"{_PLAIN}timestamp", f"{_PLAIN}str", f"{_PLAIN}value", f"{_PLAIN}binary")
 
 
@@ -76,6 +79,9 @@ class _Reader:
                 "the aliases in it stand for too many values" if id(node) not in self._open else "it contains itself"
             )
             raise Invalid(Fault(message=message, file=self.file, line=node.start_mark.line + 1, field=show(path)))
+        if node.tag not in _PLAIN_TAGS:
+            message = f"the tag '{node.tag}' is not allowed; write plain values"
+            raise Invalid(Fault(message=message, file=self.file, line=node.start_mark.line + 1, field=show(path)))
         self._open.append(id(node))
         value = self._inner(node, path)
         self._open.pop()
@@ -125,9 +131,6 @@ class _Reader:
         text = str(node.value)
         if node.tag in _AS_WRITTEN:
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        if not node.tag.startswith(_PLAIN):
-            message = f"the tag '{node.tag}' is not allowed; write plain values"
-            raise Invalid(Fault(message=message, file=self.file, line=node.start_mark.line + 1))
         try:
             value = self._scalars.construct_object(node)
         except ValueError:  # a base-60 number or a date that does not exist
