@@ -195,8 +195,8 @@ def test_a_processor_without_the_instructions_is_told_the_alternatives() -> None
 def test_every_spelling_of_llama_server_that_adapters_use_is_known() -> None:
     argv = (
         "-m f --alias a --host h --port 1 -c 1 -np 1 -t 1 -tb 1 -ngl 0 --chat-template-file f --embedding --jinja"
-        " -ctk f16 -ctv f16 -b 1 -ub 1 --metrics --slots --props --api-key-file k --no-cache-prompt --lora l --no-warmup"
-        " --reasoning-format none"
+        " -ctk f16 -ctv f16 -b 1 -ub 1 --metrics --slots --props --api-key-file k --no-cache-prompt --lora l"
+        " --no-warmup --reasoning-format none"
     )
     asked = llama_server.parse(argv.split())
 

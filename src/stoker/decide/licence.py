@@ -1,84 +1,91 @@
-"""May this model be served without asking anybody: is its licence permissive, restricted or unknown?
+"""May everybody use this model for everything? Permissive, restricted with its clause, or unknown.
 
-Read from what the files themselves declare. A licence that restricts use, users or revenue is *restricted*, and the
-clause says how; what is not in the table is *unknown*, never silently allowed.
+1. Only a licence that we know is permissive passes without a question.
+2. A known one with a condition is restricted, and the clause that a person must look at is named.
+3. Everything else, also "other" and nothing at all, is unknown: silence is not a permission.
+
+This sorts; it is no legal advice. The text that came with the model is what counts.
 """
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
+
+
+class Kind(StrEnum):
+    """What the sorting says. The words are stable: conditions and events carry them."""
+
+    PERMISSIVE = "permissive"
+    RESTRICTED = "restricted"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """A licence as it was declared, its standing, and the clause that restricts it."""
+    """One reading: ``title`` as the model names it, ``clause`` what a person has to look at."""
 
-    name: str
-    standing: str  # permissive | restricted | unknown
+    kind: Kind
+    title: str
     clause: str = ""
 
 
-_PERMISSIVE: Final = frozenset(
-    {
-        "apache-2.0",
-        "mit",
-        "bsd-2-clause",
-        "bsd-3-clause",
-        "bsd",
-        "isc",
-        "unlicense",
-        "cc0-1.0",
-        "cc-by-4.0",
-        "cc-by-3.0",
-        "cdla-permissive-2.0",
-        "wtfpl",
-        "zlib",
-        "bsl-1.0",
-    }
-)
-_RESTRICTED: Final[Mapping[str, str]] = {
-    "llama2": "more than 700 million monthly users need a licence of their own; outputs must not train other models",
-    "llama3": "more than 700 million monthly users need a licence of their own; derived models carry 'Llama 3' in the name",
-    "llama3.1": "more than 700 million monthly users need a licence of their own; derived models carry 'Llama' in the name",
-    "llama3.2": "more than 700 million monthly users need a licence; the multimodal models are not licensed in the EU",
-    "llama3.3": "more than 700 million monthly users need a licence of their own; derived models carry 'Llama' in the name",
-    "llama4": "more than 700 million monthly users need a licence; not licensed to persons and companies in the EU",
-    "gemma": "the use policy must be passed on to your users, and use that it forbids must be prevented",
-    "openrail": "the use restrictions of its annex must be passed on to your users",
-    "openrail++": "the use restrictions of its annex must be passed on to your users",
-    "bigscience-openrail-m": "the use restrictions of its annex must be passed on to your users",
-    "creativeml-openrail-m": "the use restrictions of its annex must be passed on to your users",
-    "bigcode-openrail-m": "the use restrictions of its annex must be passed on to your users",
-    "cc-by-nc-4.0": "no commercial use",
-    "cc-by-nc-sa-4.0": "no commercial use; derived works under the same licence",
-    "cc-by-nc-nd-4.0": "no commercial use; no derived works",
-    "cc-by-nd-4.0": "no derived works, which includes quantized ones",
-    "cc-by-sa-4.0": "derived works under the same licence",
-    "gpl-3.0": "what is distributed with it comes under the same licence",
-    "agpl-3.0": "the source of what is served over a network must be offered to its users",
-    "lgpl-3.0": "changes to it come under the same licence",
-    "deepseek": "the use restrictions of its annex must be passed on to your users",
-    "qwen": "more than 100 million monthly users need a licence of their own",
-    "tongyi-qianwen": "more than 100 million monthly users need a licence of their own",
-    "qwen-research": "research only, no commercial use",
-    "mrl": "research only, no commercial use",
-    "mnpl": "no production and no commercial use",
-    "apple-amlr": "research only, no commercial use",
-    "nvidia-open-model-license": "ends when its guardrails are removed without a substitute",
-    "modified-mit": "above a number of users or revenue its name must be shown",
+_PERMISSIVE: Final = frozenset({
+    "0bsd", "afl-3.0", "apache-2.0", "artistic-2.0", "bsd", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear",
+    "bsl-1.0", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc0-1.0", "cdla-permissive-1.0", "cdla-permissive-2.0", "isc",
+    "mit", "ms-pl", "ncsa", "pddl", "postgresql", "unlicense", "wtfpl", "zlib",
+})  # fmt: skip
+_ALIASES: Final = {
+    "apache 2.0": "apache-2.0",
+    "apache license 2.0": "apache-2.0",
+    "apache license, version 2.0": "apache-2.0",
+    "apache-2": "apache-2.0",
+    "apache2.0": "apache-2.0",
+    "mit license": "mit",
+    "the mit license": "mit",
+    "cc0": "cc0-1.0",
 }
+_LLAMA: Final = "an own licence for those with over 700 million monthly users, a use policy, and naming duties"
+_NON_COMMERCIAL: Final = "no commercial use"
+_RAIL: Final = "a list of forbidden uses that must be handed on with the model"
+_COPYLEFT: Final = "what is derived from it must be under the same licence"
+
+# The first pattern that matches the whole normalised name decides.
+_RESTRICTED: Final = (
+    (r"llama-?[2-9].*", _LLAMA),
+    (r"gemma.*", "a policy of forbidden uses that must be handed on, and the right to restrict use remotely"),
+    (r"cc-by-nc.*", _NON_COMMERCIAL),
+    (
+        r"(?:mistral-)?(?:mrl|mnpl|mistral-ai-research|research)(?:-.*)?",
+        "research only; production use needs a contract",
+    ),
+    (r"qwen-research.*", _NON_COMMERCIAL),
+    (r"(?:tongyi-)?(?:qwen|qianwen).*", "an own licence for those with over 100 million monthly users"),
+    (r"(?:.*-)?(?:open|creativeml-open|bigscience-.*|bigcode-open)?rail(?:-.*|\+\+)?", _RAIL),
+    (r".*openrail.*", _RAIL),
+    (r"deepseek.*", _RAIL),
+    (r"falcon.*", "a use policy, and conditions for hosting it as a service"),
+    (r"nvidia-open-model.*", "its safety guardrails must not be removed without a replacement"),
+    (r"nvidia.*", _NON_COMMERCIAL),
+    (r"(?:cohere|c4ai).*", _NON_COMMERCIAL),
+    (r"(?:h-)?stabilityai.*", "a contract for those with over one million US dollars of yearly revenue"),
+    (r"(?:a|l)?gpl.*", _COPYLEFT),
+    (r"cc-by-sa.*", _COPYLEFT),
+    (r"cc-by-nd.*", "no changed version may be handed on"),
+    (r"(?:epl|mpl|eupl|osl|lgpl|cecill).*", _COPYLEFT),
+)
 
 
-def read(declared: str, *, title: str = "") -> Licence:
-    """Read a declared licence (an identifier as model cards use it). ``title`` is a name behind 'other'."""
-    name = (title if declared.strip().lower() in ("other", "") else declared).strip().lower().replace(" ", "-")
-    if not name:
-        return Licence(name="none declared", standing="unknown", clause="the files declare no licence")
-    if name in _PERMISSIVE:
-        return Licence(name=name, standing="permissive")
-    if name in _RESTRICTED:
-        return Licence(name=name, standing="restricted", clause=f"{name}: {_RESTRICTED[name]}")
-    for known, clause in _RESTRICTED.items():
-        if name.startswith(known):
-            return Licence(name=name, standing="restricted", clause=f"{name}: {clause}")
-    return Licence(name=name, standing="unknown", clause=f"'{name}' is no licence that Stoker knows: read it first")
+def read(name: str) -> Licence:
+    """Sort a licence by the name or id that a model's files give."""
+    title = name.strip()
+    key = re.sub(r"[\s_]+", " ", title.lower())
+    key = _ALIASES.get(key, key).replace(" ", "-")
+    if key in _PERMISSIVE:
+        return Licence(kind=Kind.PERMISSIVE, title=key)
+    for pattern, clause in _RESTRICTED:
+        if re.fullmatch(pattern, key):
+            return Licence(kind=Kind.RESTRICTED, title=title, clause=clause)
+    if not title:
+        return Licence(kind=Kind.UNKNOWN, title="", clause="the files name no licence")
+    return Licence(kind=Kind.UNKNOWN, title=title, clause=f"'{title}' is no licence that Stoker knows")

@@ -1,107 +1,128 @@
-"""What does this machine have: cores, memory, disk, file limit, CPU instructions, accelerators?
-
-The GPUs come from NVML; without its library there are none. What could not be read is told, never taken for zero.
-"""
+"""What does this machine have? Read from /proc and from NVML; what cannot be read is named, never guessed."""
 
 import os
+import re
 import resource
-from functools import lru_cache
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
+import pynvml
 
 from stoker.facts.observed import Device, Machine
 
-WANTED: Final = ("avx2", "fma", "f16c", "bmi2")  # what the embedded engine's build is made for
+PROC: Final = Path("/proc")
+CGROUP: Final = Path("/sys/fs/cgroup")
 
 
-def survey(state: Path, *, proc: Path = Path("/proc")) -> Machine:
-    """Look at the whole machine; ``state`` is the folder whose disk matters."""
-    flags, name, problems = _cpu(proc)
-    missing = [flag for flag in WANTED if flags and flag not in flags]
-    if missing:
-        problems.append(
-            f"this CPU lacks {', '.join(missing)}, which the embedded engine needs: "
-            "build llama.cpp for it and use runtime {kind: command, path: llama-server}, or an external endpoint"
-        )
-    memory = psutil.virtual_memory()
-    gpus, trouble = _gpus()
-    if trouble:
-        problems.append(trouble)
-    disk = psutil.disk_usage(str(_existing(state)))
-    cpu = Device(id="cpu", kind="cpu", name=name, memory_bytes=memory.total, exclusive=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    total: int
+    available: int
+
+
+def survey(state: Path, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Machine:
+    """Look at the machine, as far as this process may use it: a container's limits count."""
+    problems: list[str] = []
+    memory = _limited(_memory(_text(proc / "meminfo", problems)), _text(cgroup / "memory.max", []))
+    cores = _cores(_text(cgroup / "cpu.max", []))
+    cpuinfo = _text(proc / "cpuinfo", problems)
+    cpu = Device(
+        id="cpu",
+        kind="cpu",
+        name=_cpu_name(cpuinfo),
+        memory_bytes=memory.total,
+        exclusive=False,
+        attributes={"cores": str(cores)},
+    )
     return Machine(
-        cores=len(os.sched_getaffinity(0)),
+        cores=cores,
         memory_bytes=memory.total,
         memory_available_bytes=memory.available,
-        disk_free_bytes=disk.free,
-        open_files_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        cpu_flags=tuple(sorted(flags)),
-        devices=(cpu, *gpus),
-        boot_id=_read(proc / "sys/kernel/random/boot_id").strip(),
+        disk_free_bytes=_disk_free(state),
+        open_files_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[1],  # the supervisor raises itself to the hard one
+        cpu_flags=_flags(cpuinfo),
+        devices=(cpu, *_gpus(problems)),
+        boot_id=_text(proc / "sys/kernel/random/boot_id", problems).strip(),
         problems=tuple(problems),
     )
 
 
-@lru_cache(maxsize=1)
-def accelerators_and_cpu() -> tuple[Device, ...]:
-    """List the devices; they do not change while a process lives, and asking NVML each pass would wake the GPU."""
-    return survey(Path("/")).devices
+def _text(path: Path, problems: list[str]) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        problems.append(f"cannot read {path}: {error.strerror}")
+        return ""
 
 
-def _cpu(proc: Path) -> tuple[frozenset[str], str, list[str]]:
-    page = _read(proc / "cpuinfo")
-    if not page:
-        return frozenset(), "unknown CPU", ["/proc/cpuinfo cannot be read: the CPU's instructions are unknown"]
-    fields = dict(line.split(":", 1) for line in page.splitlines() if ":" in line)
-    named = {key.strip(): value.strip() for key, value in fields.items()}
-    return frozenset(named.get("flags", "").split()), named.get("model name", "CPU"), []
+def _memory(meminfo: str) -> _Memory:
+    sizes = {name: int(kib) << 10 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", meminfo, re.MULTILINE)}
+    total = sizes.get("MemTotal", 0)
+    return _Memory(total=total, available=sizes.get("MemAvailable", total))
 
 
-def _gpus() -> tuple[list[Device], str]:
-    """Ask NVML. A library that is absent means no GPU; one that fails is a problem to tell."""
-    import pynvml  # noqa: PLC0415 - only here, and only once
+def _limited(memory: _Memory, limit: str) -> _Memory:
+    if not limit.strip().isdigit() or not memory.total:
+        return memory
+    return _Memory(total=min(memory.total, int(limit)), available=min(memory.available, int(limit)))
 
+
+def _cores(cpu_max: str) -> int:
+    """Cores that we may use: the affinity mask, cut by a quota such as ``150000 100000``."""
+    cores = len(os.sched_getaffinity(0))
+    quota, _, period = cpu_max.strip().partition(" ")
+    if quota.isdigit() and period.isdigit() and int(period):
+        cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def _cpu_name(cpuinfo: str) -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return found.group(1) if found else "CPU"
+
+
+def _flags(cpuinfo: str) -> tuple[str, ...]:
+    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return tuple(found.group(1).split()) if found else ()
+
+
+def _disk_free(folder: Path) -> int:
+    while not folder.exists() and folder != folder.parent:  # it will be made below the first that exists
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def _gpus(problems: list[str]) -> list[Device]:
+    """GPUs by NVML. No library means no GPU; a library that fails is a problem that is told."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
-        return [], ""
+        return []
     except pynvml.NVMLError as error:
-        return [], f"the NVIDIA driver answers '{error}': GPUs, if any, are not used"
+        problems.append(f"the NVIDIA driver does not answer: {error}")
+        return []
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        return [_gpu(pynvml.nvmlDeviceGetHandleByIndex(i), driver) for i in range(pynvml.nvmlDeviceGetCount())], ""
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        return [_gpu(number, driver) for number in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
-        return [], f"the NVIDIA driver answers '{error}': GPUs are not used"
+        problems.append(f"the NVIDIA driver does not tell its devices: {error}")
+        return []
     finally:
         pynvml.nvmlShutdown()
 
 
-def _gpu(handle: object, driver: str) -> Device:
-    import pynvml  # noqa: PLC0415 - see above
-
+def _gpu(number: int, driver: str) -> Device:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    attributes: Mapping[str, str] = {"index": str(number), "cudaComputeCapability": f"{major}.{minor}"}
     return Device(
-        id=pynvml.nvmlDeviceGetUUID(handle),
+        id=str(pynvml.nvmlDeviceGetUUID(handle)),
         kind="gpu",
-        name=pynvml.nvmlDeviceGetName(handle),
+        name=str(pynvml.nvmlDeviceGetName(handle)),
         memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-        driver="gpu.nvidia.com",
-        attributes={
-            "productName": pynvml.nvmlDeviceGetName(handle),
-            "cudaComputeCapability": f"{major}.{minor}.0",
-            "driverVersion": driver,
-        },
+        driver=driver,
+        attributes=dict(attributes),
     )
-
-
-def _existing(path: Path) -> Path:
-    return next((p for p in (path, *path.parents) if p.exists()), Path("/"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
