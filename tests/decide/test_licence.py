@@ -40,6 +40,13 @@ def test_read(name: str, kind: Kind, words: str) -> None:
     assert (found.clause == "") == (kind is Kind.PERMISSIVE)
 
 
+def test_the_title_counts_where_the_id_says_nothing() -> None:
+    assert read("other", title="gemma").kind is Kind.RESTRICTED
+    assert read("", title="mit").kind is Kind.PERMISSIVE
+    assert read("llama3", title="mit").kind is Kind.RESTRICTED
+    assert read("other", title="gemma").standing == "restricted"
+
+
 @given(st.text())
 def test_what_is_not_known_never_passes(name: str) -> None:
     assert read(f"x{name}x").kind is not Kind.PERMISSIVE

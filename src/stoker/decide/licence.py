@@ -29,6 +29,11 @@ class Licence:
     title: str
     clause: str = ""
 
+    @property
+    def standing(self) -> str:
+        """The kind as conditions write it."""
+        return str(self.kind)
+
 
 _PERMISSIVE: Final = frozenset({
     "0bsd", "afl-3.0", "apache-2.0", "artistic-2.0", "bsd", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear",
@@ -76,9 +81,9 @@ _RESTRICTED: Final = (
 )
 
 
-def read(name: str) -> Licence:
-    """Sort a licence by the name or id that a model's files give."""
-    title = name.strip()
+def read(name: str, *, title: str = "") -> Licence:
+    """Sort a licence by the id that a model's files give, or by its title where the id says nothing (``other``)."""
+    title = title.strip() if title.strip() and name.strip().lower() in ("", "other") else name.strip()
     key = re.sub(r"[\s_]+", " ", title.lower())
     key = _ALIASES.get(key, key).replace(" ", "-")
     if key in _PERMISSIVE:

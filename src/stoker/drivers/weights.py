@@ -28,12 +28,30 @@ _HEADER_LIMIT: Final = 100 << 20  # the format's own limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """One model as its files describe it. ``licence`` is the raw word that they give; empty: none."""
+    """One model as its files describe it. ``licence`` is the raw word that they give, ``licence_title`` its own name."""
 
-    model: Model
+    path: str
+    format: str  # gguf | safetensors
+    architecture: str
+    context_tokens: int = 0  # 0: they do not say
+    chat_template: str = ""
+    weight_bytes: int = 0
     licence: str = ""
+    licence_title: str = ""
     name: str = ""
     files: tuple[Path, ...] = ()
+
+    @property
+    def model(self) -> Model:
+        """The part that an engine's command line depends on."""
+        return Model(
+            path=self.path,
+            format=self.format,
+            architecture=self.architecture,
+            context_tokens=self.context_tokens,
+            chat_template=self.chat_template,
+            weight_bytes=self.weight_bytes,
+        )
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -96,16 +114,18 @@ def _gguf(path: Path) -> Weights:
     if not architecture:
         raise _invalid(path, "the header names no architecture")
     context = keys.get(f"{architecture}.context_length", 0)
-    model = Model(
+    return Weights(
         path=str(path),
         format="gguf",
         architecture=architecture,
         context_tokens=int(context) if isinstance(context, int) else 0,
         chat_template=str(keys.get("tokenizer.chat_template", "")),
         weight_bytes=sum(header.tensor_bytes for header in headers),
+        licence=str(keys.get("general.license", "")),
+        licence_title=str(keys.get("general.license.name", "")),
+        name=str(keys.get("general.name", "")),
+        files=tuple(files),
     )
-    licence = str(keys.get("general.license", "") or keys.get("general.license.name", ""))
-    return Weights(model=model, licence=licence, name=str(keys.get("general.name", "")), files=tuple(files))
 
 
 def _gguf_files(path: Path) -> list[Path]:
@@ -131,15 +151,19 @@ def _checkpoint(path: Path, names: list[str]) -> Weights:
             )
     inner = config.text_config or config
     files, total = _shards(path, names)
-    model = Model(
+    words_of_card = _card(path)
+    return Weights(
         path=str(path),
         format="safetensors",
         architecture=(config.architectures or (config.model_type,))[0],
         context_tokens=config.max_position_embeddings or inner.max_position_embeddings,
         chat_template=_template(path, words),
         weight_bytes=total,
+        licence=words_of_card.get("license", ""),
+        licence_title=words_of_card.get("license_name", ""),
+        name=path.name,
+        files=files,
     )
-    return Weights(model=model, licence=_card_licence(path), name=path.name, files=files)
 
 
 def _shards(path: Path, names: list[str]) -> tuple[tuple[Path, ...], int]:
@@ -192,15 +216,13 @@ def _template(path: Path, words: _TokenizerConfig | None) -> str:
     return words.chat_template if words is not None and isinstance(words.chat_template, str) else ""
 
 
-def _card_licence(path: Path) -> str:
-    """The licence in the front matter of the model card, if there is one."""
+def _card(path: Path) -> dict[str, str]:
+    """The licence words in the front matter of the model card, if there is one."""
     card = path / "README.md"
     if not card.exists():
-        return ""
+        return {}
     matter = card.read_text(errors="replace")[:20_000].partition("---\n")[2].partition("\n---")[0]
-    words = dict(re.findall(r"^(license|license_name):[ \t]*[\"']?([^\s\"'#]+)", matter, re.MULTILINE))
-    licence = words.get("license", "")
-    return str(words.get("license_name", licence)) if licence in ("", "other") else str(licence)
+    return dict(re.findall(r"^(license|license_name):[ \t]*[\"']?([^\s\"'#]+)", matter, re.MULTILINE))
 
 
 def _json(path: Path, kind: type[_Kind]) -> _Kind:
