@@ -28,7 +28,7 @@ _HEADER_LIMIT: Final = 100 << 20  # the format's own limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """One model as its files describe it. ``licence`` is the raw word that they give, ``licence_title`` its own name."""
+    """One model as its files describe it. ``licence`` is the raw word, ``licence_title`` its own name."""
 
     path: str
     format: str  # gguf | safetensors
