@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import sys
 from pathlib import Path
 
@@ -39,7 +40,12 @@ def main() -> int:
         worker = Worker(options)
         public = inherited(given.listen_fd) if given.listen_fd is not None else listen(given.listen)
         admin = inherited(given.admin_fd) if given.admin_fd is not None else given.admin and listen(given.admin)
-        await worker.run(public, admin or None)
+        stop = asyncio.Event()
+        worker.obey(stop)
+        gc.collect()
+        gc.freeze()  # what lives as long as the process need not be looked at again
+        gc.set_threshold(20_000, 20, 20)  # a request leaves few cycles; the default stops the loop thousands of times
+        await worker.run(public, admin or None, stop=stop)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop if given.loop == "uvloop" else None) as runner:

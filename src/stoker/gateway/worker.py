@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import secrets
@@ -65,16 +64,16 @@ class Worker:
         self._policy = Policy(folder, self.app, self._fleet)
         self._draining = False
 
-    async def run(self, public: socket.socket, admin: socket.socket | None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain."""
+    def obey(self, stop: asyncio.Event) -> None:
+        """Set ``stop`` at SIGTERM and SIGINT, look at the files at SIGHUP."""
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._policy.poll)
-        gc.collect()
-        gc.freeze()  # what lives as long as the process need not be looked at again
-        gc.set_threshold(20_000, 20, 20)  # a request leaves few cycles; the default stops the loop thousands of times
+
+    async def run(self, public: socket.socket, admin: socket.socket | None, *, stop: asyncio.Event) -> None:
+        """Serve until told to stop, then drain."""
+        loop = asyncio.get_running_loop()
         self._policy.poll()  # before a connection is accepted: nobody is ever let in by an empty policy
         server = Server(self.app)
         side = Server(Admin(self._meter, self.live, self._options.worker))

@@ -169,6 +169,9 @@ class Connection(asyncio.Protocol):
         if len(request.target) > server.limits.target_bytes:
             self._broken(414)
             return
+        if self.parser.should_upgrade():  # the parser would take the body for another protocol
+            self._broken(400)
+            return
         request.method = self.parser.get_method()
         request.http10 = self.parser.get_http_version() == "1.0"
         request.close = not self.parser.should_keep_alive()
