@@ -163,7 +163,8 @@ def test_merge_keys_and_anchors_are_expanded_and_own_keys_win() -> None:
 def test_json_is_read_too_with_tabs_and_escapes() -> None:
     text = (
         '{\n\t"apiVersion": "stoker.dev/v1alpha1",\n\t"kind": "ModelService",\n\t"metadata": {"name": "s"},\n'
-        '\t"spec": {"aliases": ["a\\/b", "\\ud83d\\ude00"],\n\t"endpoints": [{"selector": {"matchLabels": {"a": "b"}}}]}\n}'
+        '\t"spec": {"aliases": ["a\\/b", "\\ud83d\\ude00"],\n'
+        '\t"endpoints": [{"selector": {"matchLabels": {"a": "b"}}}]}\n}'
     )
     spec = manifest.load(text)[0].spec
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from stoker.base.errors import Fault, Invalid
-from stoker.engines import llama_cpp, series, sglang, tensorrt_llm, vllm
+from stoker.engines import llama_cpp, sglang, tensorrt_llm, vllm
 from stoker.engines.base import Ask, Capabilities, Launch, Probes
-from stoker.engines.blocks import UNMAPPED, Table, arguments, surroundings
-from stoker.engines.logs import Lines
-from stoker.engines.standard import Standard
+from stoker.engines.parts import series
+from stoker.engines.parts.blocks import UNMAPPED, Table, arguments, surroundings
+from stoker.engines.parts.logs import Lines
+from stoker.engines.parts.standard import Standard
 from stoker.spec.deployment import EngineBlock
 
 _VARIABLE: Final = re.compile(r"\$\(([A-Za-z_]\w*)\)")

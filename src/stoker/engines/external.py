@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from stoker.base.errors import Fault, Invalid
-from stoker.engines import series, sglang, vllm
+from stoker.engines import sglang, vllm
 from stoker.engines.base import Ask, Capabilities, Probes
-from stoker.engines.blocks import Table
-from stoker.engines.logs import Lines
-from stoker.engines.standard import Standard
+from stoker.engines.parts import series
+from stoker.engines.parts.blocks import Table
+from stoker.engines.parts.logs import Lines
+from stoker.engines.parts.standard import Standard
 
 
 class External(Standard):

@@ -6,11 +6,11 @@ from typing import Final
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.json import Json
-from stoker.engines.answers import model_names, number, obj, objects, text
 from stoker.engines.base import Ask, Capabilities, InForce, Launch, Probes
-from stoker.engines.blocks import Table, arguments, shown, surroundings
-from stoker.engines.logs import Lines
-from stoker.engines.standard import Standard
+from stoker.engines.parts.answers import model_names, number, obj, objects, text
+from stoker.engines.parts.blocks import Table, arguments, shown, surroundings
+from stoker.engines.parts.logs import Lines
+from stoker.engines.parts.standard import Standard
 
 _BY_ENV: Final = {
     "context_tokens": "OLLAMA_CONTEXT_LENGTH",

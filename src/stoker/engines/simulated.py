@@ -5,9 +5,9 @@ from typing import Final
 
 from stoker.engines import vllm
 from stoker.engines.base import Ask, Capabilities, Launch, Probes
-from stoker.engines.blocks import Table, arguments, one, surroundings
-from stoker.engines.logs import Lines
-from stoker.engines.standard import Standard
+from stoker.engines.parts.blocks import Table, arguments, one, surroundings
+from stoker.engines.parts.logs import Lines
+from stoker.engines.parts.standard import Standard
 
 _NO_DEVICE: Final = "the scripted engine has no device; leave it out"
 _TABLE: Final = Table(

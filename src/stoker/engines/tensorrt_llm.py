@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from stoker.base.json import Json
-from stoker.engines import series
-from stoker.engines.answers import model_names, obj, text
 from stoker.engines.base import Ask, Capabilities, InForce, Launch, Probes, Reason
-from stoker.engines.blocks import Flags, Table, Value, arguments, model_path, one, surroundings
-from stoker.engines.logs import Lines, trouble
-from stoker.engines.standard import Standard
+from stoker.engines.parts import series
+from stoker.engines.parts.answers import model_names, obj, text
+from stoker.engines.parts.blocks import Flags, Table, Value, arguments, model_path, one, surroundings
+from stoker.engines.parts.logs import Lines, trouble
+from stoker.engines.parts.standard import Standard
 
 
 def setting(path: str) -> "Setting":

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from stoker.base.json import Json
-from stoker.engines import series
-from stoker.engines.answers import model_context, model_names, number, obj, text, truth
 from stoker.engines.base import Ask, Capabilities, InForce, Launch, Probes, Reason
-from stoker.engines.blocks import Flags, Table, Value, arguments, model_path, one, surroundings, when
-from stoker.engines.logs import Lines, trouble
-from stoker.engines.standard import Standard
+from stoker.engines.parts import series
+from stoker.engines.parts.answers import model_context, model_names, number, obj, text, truth
+from stoker.engines.parts.blocks import Flags, Table, Value, arguments, model_path, one, surroundings, when
+from stoker.engines.parts.logs import Lines, trouble
+from stoker.engines.parts.standard import Standard
 from stoker.spec.deployment import Speculative
 from stoker.wire.exposition import scan
 

@@ -130,8 +130,8 @@ def _parts(request: Request, script: Script, engine: Engine) -> tuple[list[_Part
         parts += _calls(request, script, parsed=engine.tool_parser or not script.raw_tool_markup)
         parsed = any("tool_calls" in part.delta for part in parts)
         return _limited(parts, request, "tool_calls" if parsed else "stop")
-    words = tokens_of(script.text) or [" "]
-    wanted = script.tokens or len(words)
+    wanted = script.tokens or len(tokens_of(script.text))
+    words = tokens_of(f"{script.text} " if script.tokens else script.text) or [" "]  # repeated words stay apart
     parts += [_Part({"content": words[index % len(words)]}) for index in range(wanted)]
     return _limited(parts, request, "stop")
 

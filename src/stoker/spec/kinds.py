@@ -14,10 +14,10 @@ from stoker.spec.caller import CallerSpec
 from stoker.spec.composed import ModelReplicaSpec, ModelRouteSpec
 from stoker.spec.deployment import ModelDeploymentSpec
 from stoker.spec.endpoint import ModelEndpointSpec
-from stoker.spec.faults import faults_of
 from stoker.spec.gateway import InferenceGatewaySpec
 from stoker.spec.hardware import InferenceClassSpec, InferenceClusterSpec
 from stoker.spec.meta import API_VERSION, Metadata, Spec
+from stoker.spec.reading.faults import faults_of
 from stoker.spec.service import ModelServiceSpec
 from stoker.spec.usecase import UseCaseSpec
 

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from stoker.base.errors import Fault, Invalid, nearest
 from stoker.base.json import Json, JsonObject
 from stoker.spec import modelplane
-from stoker.spec.faults import Path, faults_of, show
 from stoker.spec.kinds import KINDS, Kind
 from stoker.spec.meta import API_VERSION, DEFAULT_NAMESPACE, FROM_MANIFEST, Metadata, Spec
-from stoker.spec.source import Source, read
+from stoker.spec.reading.faults import Path, faults_of, show
+from stoker.spec.reading.source import Source, read
 
 _TOP: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 # What an API server writes; it comes back when somebody edits the output of `get -o yaml`.

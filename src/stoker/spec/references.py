@@ -10,10 +10,10 @@ from collections.abc import Set as AbstractSet
 from stoker.base.errors import Fault, nearest
 from stoker.spec.caller import CallerSpec
 from stoker.spec.deployment import ModelDeploymentSpec
-from stoker.spec.faults import Path
 from stoker.spec.hardware import InferenceClusterSpec
 from stoker.spec.manifest import Document
 from stoker.spec.meta import Ref
+from stoker.spec.reading.faults import Path
 from stoker.spec.service import ModelServiceSpec
 
 

@@ -5,12 +5,12 @@ from typing import Final
 
 from stoker.base.errors import nearest
 from stoker.base.json import Json, JsonObject
-from stoker.spec.faults import Path, show
 from stoker.spec.modelplane.converted import Converted
 from stoker.spec.modelplane.deployment import model_deployment
 from stoker.spec.modelplane.fields import V03, V03_ONLY, V05
 from stoker.spec.modelplane.hardware import inference_class, inference_cluster
 from stoker.spec.modelplane.serving import inference_gateway, model_cache, model_endpoint, model_service
+from stoker.spec.reading.faults import Path, show
 
 API_VERSION: Final = "modelplane.ai/v1alpha1"
 

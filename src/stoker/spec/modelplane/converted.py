@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stoker.base.json import Json, JsonObject
-from stoker.spec.faults import Path
+from stoker.spec.reading.faults import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

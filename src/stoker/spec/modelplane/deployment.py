@@ -3,8 +3,8 @@
 from typing import Final
 
 from stoker.base.json import JsonObject
-from stoker.spec.faults import Path
 from stoker.spec.modelplane.converted import Converted, part
+from stoker.spec.reading.faults import Path
 
 _LIFTED: Final = ("clusterSelector", "modelCacheRef", "serving", "tolerations")
 

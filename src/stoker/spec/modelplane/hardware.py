@@ -1,8 +1,8 @@
 """InferenceClass and InferenceCluster of Modelplane."""
 
 from stoker.base.json import Json, JsonObject
-from stoker.spec.faults import Path
 from stoker.spec.modelplane.converted import Converted, items, part, without
+from stoker.spec.reading.faults import Path
 
 _CLOUDS = ("gke", "eks", "aks", "nebius", "vultr", "civo", "coreweave")
 

@@ -4,8 +4,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from stoker.base.json import Json, JsonObject
-from stoker.spec.faults import Path
 from stoker.spec.modelplane.converted import Converted, part, without
+from stoker.spec.reading.faults import Path
 
 _OFF: Final = ("0", "0s", "0m", "0h")
 

@@ -12,7 +12,7 @@ import yaml
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.json import Json
-from stoker.spec.faults import Path, show
+from stoker.spec.reading.faults import Path, show
 
 _MOST_NODES: Final = 200_000
 _PLAIN: Final = "tag:yaml.org,2002:"

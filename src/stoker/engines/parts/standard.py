@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stoker.base.json import Json, JsonObject
-from stoker.engines import logs, series
-from stoker.engines.answers import model_context, model_names
 from stoker.engines.base import Capabilities, Explained, InForce, LogFacts, Model, Probes
-from stoker.engines.blocks import Table
+from stoker.engines.parts import logs, series
+from stoker.engines.parts.answers import model_context, model_names
+from stoker.engines.parts.blocks import Table
 from stoker.spec.deployment import EngineBlock
 
 

@@ -1,0 +1,1 @@
+"""What the adapters are made of: tables of flags, of metric names, of log lines."""

@@ -1,0 +1,1 @@
+"""Text with its line numbers, and faults that name them."""
