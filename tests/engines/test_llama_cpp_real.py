@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.models.tiny import make
 
-from stoker.base.json import Json
+from stoker.base.json import Json, JsonObject
+from stoker.decide.parsers import PROBES, judge
 from stoker.engines.base import Ask, Model
 from stoker.engines.differences import compare
 from stoker.engines.registry import get, python_module
@@ -123,6 +124,17 @@ def test_without_the_key_only_health_answers(served: Served) -> None:
     assert served.get("/v1/chat/completions", key="", body={"messages": []})[0] == 401
     command = Path(f"/proc/{served.process.pid}/cmdline").read_bytes()
     assert KEY.encode() not in command
+
+
+def test_a_model_whose_template_has_no_tools_proves_nothing(served: Served) -> None:
+    answers: dict[str, JsonObject] = {}
+    for name, probe in PROBES.items():
+        status, body = served.get("/v1/chat/completions", body={**probe, "max_tokens": 16})
+        answers[name] = {"status": status, "body": json.loads(body)}
+    template = str(json.loads(served.get("/props")[1])["chat_template"])
+
+    assert judge(answers, flags=ENGINE.parser_flags()).status == "Unknown"
+    assert not judge(answers, flags=ENGINE.parser_flags(), template=template).applicable
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.base.json import JsonObject
+from stoker.decide.parsers import PROBES, Verdict, judge
 from stoker.engines.registry import get
 
 pytestmark = pytest.mark.e2e
@@ -49,6 +51,15 @@ class Rehearsal:
 
     def metric(self, name: str) -> float:
         return get("simulated").metrics(self.call("/metrics")[1].decode())[name]
+
+
+def verified(engine: Rehearsal) -> Verdict:
+    """Ask the four template probes and judge the answers, as the controller does."""
+    answers: dict[str, JsonObject] = {}
+    for name, probe in PROBES.items():
+        status, body = engine.chat(**probe)
+        answers[name] = {"status": status, "body": json.loads(body)}
+    return judge(answers, flags=get("simulated").parser_flags())
 
 
 @pytest.fixture
@@ -155,3 +166,26 @@ def test_requests_may_share_a_connection_and_come_in_chunks(engine: Rehearsal) -
         assert answer.status == 200
         answer.read()
     connection.close()
+
+
+def test_an_engine_that_answers_200_to_everything_with_the_wrong_parser_is_found_out(engine: Rehearsal) -> None:
+    assert verified(engine).status == "True"
+
+    engine.play(raw_tool_markup=True)
+    found = verified(engine)
+    assert (found.status, found.reason, found.action) == ("False", "ToolMarkupInText", "set spec.engine.toolParser")
+
+    engine.play(reasoning="first this, then that", raw_reasoning_markup=True)
+    assert verified(engine).action == "set spec.engine.reasoningParser"
+
+    engine.play(calls=0)
+    assert verified(engine).reason == "NoCallMade"
+
+
+def test_setting_the_named_flag_mends_it(tmp_path: Path) -> None:
+    made = Rehearsal(tmp_path, "--tool-parser", "any", "--reasoning-parser", "any")
+    made.play(raw_tool_markup=True, reasoning="so", raw_reasoning_markup=True)
+
+    assert verified(made).status == "True"
+    made.process.kill()
+    made.process.wait()

@@ -72,7 +72,7 @@ _ALL: Final = (
         plural="modeldeployments",
         short="md",
         spec=ModelDeploymentSpec,
-        later=("spec.clusterSelector", "spec.tolerations", "spec.serving.mode", "spec.loraAdapters"),
+        later=("spec.clusterSelector", "spec.tolerations", "spec.serving.mode"),
     ),
     Kind(
         name="ModelService",
