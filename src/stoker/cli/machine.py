@@ -48,7 +48,7 @@ def show(answer: JsonObject) -> None:
     ]
     output.table(("MODEL", "ROUTABLE", "ENDPOINTS", "REASON"), rows)
     print()
-    rows = [
+    states = [
         (
             text(r, "name"),
             text(r, "engine"),
@@ -59,7 +59,7 @@ def show(answer: JsonObject) -> None:
         )
         for r in items(answer, "replicas")
     ]
-    output.table(("REPLICA", "ENGINE", "READY", "REASON", "RESTARTS", "MESSAGE"), rows)
+    output.table( ("REPLICA", "ENGINE", "READY", "REASON", "RESTARTS", "MESSAGE"), states)
     for warning in answer.get("warnings") or []:  # type: ignore[union-attr]
         err.print(f"[yellow]warning:[/yellow] {warning}")
 

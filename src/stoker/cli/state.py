@@ -25,12 +25,12 @@ def backup(context: typer.Context, file: Annotated[Path, typer.Argument(help="Wh
 
 def restore(context: typer.Context, file: Annotated[Path, typer.Argument(exists=True, dir_okay=False)]) -> None:
     """Put a backup in the place of the present state. Stoker must be stopped; the present state is kept beside it."""
-    from stoker.drivers.store import sqlite
+    from stoker.drivers.store import database
 
     settings: Settings = context.obj
     background = spawn.find(settings.layout)
     if background is not None and background.alive:
         raise Conflict("Stoker runs: `stoker down` first")
     settings.layout.make()
-    kept = sqlite.restore(file, settings.layout.database)
+    kept = database.restore(file, settings.layout.database)
     print(f"restored from {file}" + (f"; the state before it is kept as {kept}" if kept else ""))

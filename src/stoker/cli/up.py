@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from stoker.base import clock
 from stoker.base.errors import Driver, NotFound
@@ -65,7 +65,11 @@ def up(
         ]
         arguments += ["--unmetered"] if unmetered else []
         arguments += ["--hub-endpoint", settings.hub_endpoint] if settings.hub_endpoint else []
-        _start(settings, arguments)
+        try:
+            _start(settings, arguments)
+        except BaseException:
+            _stop(settings, keep_engines=False)  # a supervisor that nobody sees must not stay behind
+            raise
         started = True
     else:
         err.print(f"Stoker runs already (pid {running.pid}); applying to it")
@@ -156,7 +160,7 @@ def _watch(api: Client, *, until: float) -> None:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=err, transient=True) as progress:
-        tasks = {}
+        tasks: dict[str, TaskID] = {}
         while True:
             waiting = [d for d in _deployments(api) if condition(d, "Ready").get("status") != "True"]
             for name, done, what in _rungs(api):

@@ -61,7 +61,12 @@ async def _serve(layout: Layout, *, hub_endpoint: str) -> None:
     running = asyncio.get_running_loop()
     running.add_signal_handler(signal.SIGTERM, stopping.set)
     running.add_signal_handler(signal.SIGINT, stopping.set)
-    running.add_signal_handler(signal.SIGHUP, lambda: (leave.set(), stopping.set()))
+    
+    def go_and_leave() -> None:
+        leave.set()
+        stopping.set()
+
+    running.add_signal_handler(signal.SIGHUP, go_and_leave)
     board = routing.load(desk)
     server = _server(desk, token)
     async with asyncio.TaskGroup() as tasks:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from stoker.base.errors import Driver, Invalid
 from stoker.base.layout import Layout
@@ -14,6 +14,7 @@ from stoker.drivers.ledger.sqlite import Ledger
 from stoker.drivers.store.base import Event, Store
 
 
+@runtime_checkable
 class BackedUp(Protocol):
     """A store that can write itself to one file."""
 
@@ -48,7 +49,6 @@ class Desk:
         target = Path(path)
         if target.exists():
             raise Invalid(f"{path} exists already; a backup never overwrites")
-        if not hasattr(self.store, "backup"):
+        if not isinstance(self.store, BackedUp):
             raise Driver("this store has no backup of its own")
-        store: BackedUp = self.store
-        await store.backup(target)
+        await self.store.backup(target)

@@ -10,7 +10,7 @@ from typing import Final
 
 from stoker.base import clock
 from stoker.base.errors import Invalid
-from stoker.control.deployments import LICENCES
+from stoker.control.apply import LICENCES
 from stoker.control.desk import Desk
 from stoker.control.stock import Look, Want
 from stoker.decide.preflight import Candidate, preflight

@@ -10,11 +10,13 @@ from stoker.base.errors import Driver, StokerError
 from stoker.control import caches, deployments, replicas, routing, services, world
 from stoker.control.desk import Desk
 from stoker.control.routing import Board
+from stoker.decide.acknowledge import acknowledged
 from stoker.decide.publish import Labelled
 from stoker.facts.observed import Phase
 
 RESYNC: Final = 30.0
 _INGEST_EVERY: Final = 1.0
+_ACKNOWLEDGE: Final = 0.1
 _log = logging.getLogger("control.loop")
 
 
@@ -39,7 +41,10 @@ async def pass_once(desk: Desk, board: Board) -> float:
     await replicas.carry_out(desk, seen, steps)
     await deployments.run(desk, seen, serving=replicas.serving(steps, seen, board))
     await services.run(desk, seen, board)
-    return min([RESYNC, *(s.decision.look_again for s in steps if s.decision.look_again is not None)])
+    waits = [RESYNC, *(s.decision.look_again for s in steps if s.decision.look_again is not None)]
+    if not seen.gateways.gone and not acknowledged(seen.gateways, board.routes.generation, now=seen.now):
+        waits.append(_ACKNOWLEDGE)  # a rollout goes on when the gateways have taken it over, and nothing rings a bell then
+    return min(waits)
 
 
 async def run(desk: Desk, board: Board, stopping: asyncio.Event) -> None:

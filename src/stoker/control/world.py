@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 from stoker.base import clock
 from stoker.control.desk import Desk
@@ -29,6 +31,12 @@ class World:
         return self.resources.get(kind, ())
 
 
+@lru_cache(maxsize=1)
+def _devices() -> Sequence[Device]:
+    """List the devices once: they do not change while a process lives, and asking each pass would wake the GPUs."""
+    return devices.survey(Path("/")).devices
+
+
 async def observe(desk: Desk) -> World:
     """Look once at the store, the host, the gateways and the devices."""
     resources = {kind: await desk.store.list(kind) for kind in kinds.KINDS}
@@ -49,6 +57,6 @@ async def observe(desk: Desk) -> World:
         resources=resources,
         running=running,
         gateways=observe_gateways(desk.layout),
-        devices=devices.accelerators_and_cpu(),
+        devices=_devices(),
         held=held,
     )

@@ -194,7 +194,9 @@ def _begin(seen: Seen, memory: Memory, now: float) -> Decision:
         # The state is older than the world (a restored backup, a status that was never written): adopt, do not restart.
         taken = replace_memory(memory, attempt=found.run.attempt, started_at=found.run.started_at or now)
         return Decision(conditions=_below(seen, unknown("Started", "Adopting")), memory=taken, look_again=0.05)
-    clean = tuple(Forget(name=r.run.name) for r in seen.leftovers if r.phase in (Phase.EXITED, Phase.LOST))
+    clean: tuple[Action, ...] = tuple(
+        Forget(name=r.run.name) for r in seen.leftovers if r.phase in (Phase.EXITED, Phase.LOST)
+    )
     clean += tuple(Stop(name=r.run.name, grace=0.0) for r in seen.leftovers if r.phase is Phase.RUNNING)
     if seen.files is None or (not seen.files.ok and seen.files.reason == "Absent"):
         return Decision(actions=(*clean, Fetch()), conditions=_below(seen, None), memory=memory, look_again=0.5)

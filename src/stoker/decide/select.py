@@ -11,6 +11,8 @@ from typing import Final
 
 import celpy
 from celpy import celtypes
+from celpy.adapter import json_to_cel
+from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError
 
 from stoker.base.errors import Invalid
@@ -43,14 +45,14 @@ def _program(expression: str) -> celpy.Runner:
         plain = _COMPARE.sub(lambda m: f" {m.group(2)} {m.group(1)}", plain)
         environment = celpy.Environment()
         return environment.program(environment.compile(plain))
-    except (celpy.CELParseError, Invalid) as error:
+    except (CELParseError, Invalid) as error:
         raise Mismatch(f"'{expression.strip()}' is no CEL expression: {error}") from error
 
 
 def _facts(device: Device) -> celtypes.MapType:
     driver = device.driver or "gpu.nvidia.com"
-    attributes = celpy.json_to_cel({driver: dict(device.attributes), **device.attributes})
-    capacity = celpy.json_to_cel({driver: {"memory": device.memory_bytes}, "memory": device.memory_bytes})
+    attributes = json_to_cel({driver: dict(device.attributes), **device.attributes})
+    capacity = json_to_cel({driver: {"memory": device.memory_bytes}, "memory": device.memory_bytes})
     return celtypes.MapType(
         {
             celtypes.StringType("driver"): celtypes.StringType(driver),
