@@ -1,5 +1,7 @@
 """Command lines: every field of the block is mapped or refused by name, and no key is ever in one."""
 
+from typing import get_args
+
 import pytest
 
 from stoker.base.errors import Invalid
@@ -8,7 +10,7 @@ from stoker.engines.base import Ask, Engine, Launch, Model
 from stoker.engines.parts.blocks import UNMAPPED
 from stoker.engines.parts.standard import Standard
 from stoker.engines.registry import ENGINES, get, python_module
-from stoker.spec.deployment import EngineBlock
+from stoker.spec.deployment import EngineBlock, EngineName
 
 SECRET = "engine-key-of-this-attempt"
 MODEL = Model(path="/models/m", format="gguf", context_tokens=8192)
@@ -181,6 +183,10 @@ def test_an_opaque_command_learns_its_port_but_never_writes_its_key() -> None:
         with pytest.raises(Invalid, match=r"spec\.runtime\.command") as caught:
             get("command").launch(Ask(**{**base, "executable": ("serve", word)}))
         assert hint in str(caught.value)
+
+
+def test_the_names_in_manifests_are_those_of_the_adapters() -> None:
+    assert set(get_args(EngineName)) == set(ENGINES)
 
 
 def test_the_nearest_engine_is_named() -> None:

@@ -25,7 +25,11 @@ blocks: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
     },
 )
 specs: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
-    {"engine": blocks, "model": st.just({"repo": "a/b", "revision": "c"})},
+    {
+        "engine": blocks,
+        "model": st.just({"repo": "a/b", "revision": "c"}),
+        "runtime": st.just({"kind": "python", "path": "/p"}),
+    },
     optional={
         "replicas": st.integers(0, 10),
         "probes": st.fixed_dictionaries({}, optional={"startup": spans, "ready": spans}),
@@ -46,9 +50,9 @@ def test_a_spec_survives_the_store(raw: JsonObject) -> None:
 
 
 def test_what_was_left_at_its_default_is_not_stored() -> None:
-    raw: JsonObject = {"replicas": 1, "model": {"path": "/m"}, "engine": {"name": "vllm"}}
+    raw: JsonObject = {"replicas": 1, "model": {"path": "/m"}, "engine": {"name": "llama.cpp"}}
 
-    assert dump_spec(parse_spec("ModelDeployment", raw)) == {"model": {"path": "/m"}, "engine": {"name": "vllm"}}
+    assert dump_spec(parse_spec("ModelDeployment", raw)) == {"model": {"path": "/m"}, "engine": {"name": "llama.cpp"}}
 
 
 def test_a_stored_spec_that_is_wrong_is_told() -> None:

@@ -44,6 +44,20 @@ def faults(text: str) -> tuple[Fault, ...]:
         pytest.param(
             HEAD + BODY + "  resources:\n    memory: 16Gx\n", 8, "spec.resources.memory", "16Gi", id="wrong unit"
         ),
+        pytest.param(
+            HEAD + "  model: {path: /m}\n  engine:\n    name: vlm\n",
+            7,
+            "spec.engine.name",
+            "did you mean 'vllm'?",
+            id="engine",
+        ),
+        pytest.param(
+            HEAD + "  model: {path: /m}\n  engine: {name: vllm}\n",
+            4,
+            "spec",
+            "say in runtime where it is",
+            id="no runtime",
+        ),
         pytest.param(HEAD + BODY + "  replicas: '2'\n", 7, "spec.replicas", "whole number", id="text for a number"),
         pytest.param(HEAD + BODY + "  replicas: 11\n", 7, "spec.replicas", "10", id="out of bounds"),
         pytest.param(HEAD + BODY + "  replicas: true\n", 7, "spec.replicas", "whole number", id="boolean for a number"),
@@ -55,7 +69,7 @@ def faults(text: str) -> tuple[Fault, ...]:
             "at least 1",
             id="empty template",
         ),
-        pytest.param(HEAD + "  engine: {name: vllm}\n", 4, "spec", "say which model", id="no model"),
+        pytest.param(HEAD + "  engine: {name: llama.cpp}\n", 4, "spec", "say which model", id="no model"),
         pytest.param(
             HEAD + "  model: {path: /m, repo: a/b}\n  engine: {name: vllm}\n",
             5,
@@ -152,12 +166,12 @@ def test_aliases_that_stand_for_too_much_are_refused() -> None:
 def test_merge_keys_and_anchors_are_expanded_and_own_keys_win() -> None:
     text = (
         "apiVersion: stoker.dev/v1alpha1\nkind: ModelDeployment\nmetadata: {name: x}\nspec:\n"
-        "  model: {path: /m}\n  engine:\n    <<: &base {name: vllm, contextTokens: 10}\n    contextTokens: 20\n"
+        "  model: {path: /m}\n  engine:\n    <<: &base {name: llama.cpp, contextTokens: 10}\n    contextTokens: 20\n"
     )
     spec = manifest.load(text)[0].spec
 
     assert isinstance(spec, ModelDeploymentSpec)
-    assert (spec.block.name, spec.block.context_tokens) == ("vllm", 20)
+    assert (spec.block.name, spec.block.context_tokens) == ("llama.cpp", 20)
 
 
 def test_json_is_read_too_with_tabs_and_escapes() -> None:

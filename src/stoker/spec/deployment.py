@@ -1,6 +1,6 @@
 """Which model runs on which engine, how often, and how a change is rolled out."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, Strict, model_validator
 
@@ -31,10 +31,15 @@ class Speculative(Spec):
     tokens: Count | None = None
 
 
+EngineName = Literal["llama.cpp", "vllm", "sglang", "tensorrt-llm", "ollama", "external", "command", "simulated"]
+_OURS: Final = ("llama.cpp", "simulated")  # come with Stoker: runtime kind embedded starts them
+_MODELLESS: Final = ("external", "simulated", "command", "ollama")  # bring their own model, or have none
+
+
 class EngineBlock(Spec):
     """What is asked of an engine. None: not asked, the engine decides. An adapter maps each field or refuses it."""
 
-    name: Text
+    name: EngineName
     version: str = ""
     memory_fraction: Fraction | None = None
     max_sequences: Count | None = None
@@ -176,10 +181,18 @@ class ModelDeploymentSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _runs_somewhere(self) -> "ModelDeploymentSpec":
+        name = self.engine.name if self.engine is not None else ""
+        if self.runtime.kind == "embedded" and name not in ("", "external", *_OURS):
+            kinds = "kind command with its path" if name in ("ollama", "command") else "kind python with its path"
+            raise ValueError(f"engine {name} does not come with Stoker; say in runtime where it is: {kinds}")
+        return self
+
+    @model_validator(mode="after")
     def _one_model(self) -> "ModelDeploymentSpec":
         if self.model is not None and self.model_cache_ref is not None:
             raise ValueError("give model or modelCacheRef, not both")
-        fetches_itself = self.engine is None or self.engine.name in ("external", "simulated", "command", "ollama")
+        fetches_itself = self.engine is None or self.engine.name in _MODELLESS
         if not fetches_itself and self.model is None and self.model_cache_ref is None:
             raise ValueError("say which model: model or modelCacheRef")
         return self
