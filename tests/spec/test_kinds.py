@@ -1,6 +1,7 @@
 """Specs go to the store and back unchanged; schemas describe what is accepted."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from stoker.base.errors import Invalid
 from stoker.base.json import JsonObject
 from stoker.spec.deployment import ModelDeploymentSpec
+from stoker.spec.handbook import page
 from stoker.spec.kinds import KINDS, dump_spec, find_kind, parse_spec, schema
 from stoker.spec.usecase import PRESETS, UseCaseSpec
 
@@ -97,3 +99,7 @@ def test_an_opaque_command_has_the_block_of_the_command_engine() -> None:
 
     assert spec.opaque
     assert spec.block.name == "command"
+
+
+def test_the_reference_page_is_fresh() -> None:
+    assert Path("docs/reference/resources.md").read_text() == page(), "write it anew from stoker.spec.handbook.page()"
