@@ -40,7 +40,7 @@ class Host(Protocol):
         """Tell every attempt that the host itself knows of, never what we last asked for."""
 
     def lease_port(self) -> int:
-        """Pick a loopback port that no attempt has and nobody listens on; it stays leased until the order is started."""
+        """Pick a loopback port that no attempt has and nobody listens on; it stays leased for a start."""
 
     async def forget(self, name: str) -> None:
         """Remove the traces of an attempt that has exited (run and exit file; its log stays)."""

@@ -90,6 +90,8 @@ class LocalHost:
         return self._logs / f"{name}.log"
 
     def _start(self, order: Order) -> None:
+        if self._path(order.name, ".json").exists():  # promised before: a repetition
+            return
         run = RunFile(
             name=order.name,
             uid=order.uid,
@@ -114,7 +116,7 @@ class LocalHost:
             "secret": order.secret,
         }
         answer = self._launch(order.name, msgspec.json.encode(handed))
-        if answer == "held":  # it was promised before: a repetition
+        if answer == "held":  # somebody else was faster
             return
         if answer != "ok":
             raise Driver(f"the shim of {order.name} did not start: {answer or 'it died before it promised anything'}")
