@@ -1,8 +1,10 @@
 """ParsersVerified: false only where markup was left in the text."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stoker.base.json import JsonObject
+from stoker.base.json import Json, JsonObject
 from stoker.decide.parsers import PROBES, judge
 from stoker.engines import vllm
 
@@ -88,3 +90,20 @@ def test_a_system_turn_that_is_refused_is_told() -> None:
 def test_the_probes_ask_four_different_things() -> None:
     assert set(PROBES) == {"tool", "parallel", "reasoning", "system"}
     assert [name for name, body in PROBES.items() if "tools" in body] == ["tool", "parallel"]
+
+
+json_values = st.recursive(
+    st.none() | st.integers() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["choices", "message", "tool_calls", "function", "content", "error"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(body=json_values, status=st.sampled_from([200, 400]))
+def test_no_answer_breaks_the_judge_and_none_without_markup_is_a_proof(body: Json, status: int) -> None:
+    verdict = judge({"tool": {"status": status, "body": body}}, flags=FLAGS)
+
+    assert verdict.status in ("True", "Unknown")

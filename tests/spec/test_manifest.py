@@ -1,13 +1,18 @@
 """Bad manifests are told with file, line, field and the nearest right name; good ones come through."""
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.base.errors import Fault, Invalid
 from stoker.spec import manifest, references
 from stoker.spec.deployment import ModelDeploymentSpec
+from stoker.spec.kinds import KINDS
 from stoker.spec.service import ModelServiceSpec
 
 HEAD = "apiVersion: stoker.dev/v1alpha1\nkind: ModelDeployment\nmetadata: {name: x}\nspec:\n"
@@ -253,3 +258,34 @@ def test_every_example_loads_and_nothing_in_it_dangles() -> None:
     assert references.check(documents, {}) == ()
     assert all(document.ignored == () for document in documents)
     assert all(list(yaml.safe_load_all(f.read_text())) for f in files)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(text=st.text())
+def test_no_text_breaks_the_reader(text: str) -> None:
+    with suppress(Invalid):
+        manifest.load(text)
+
+
+@given(
+    group=st.sampled_from(["stoker.dev/v1alpha1", "modelplane.ai/v1alpha1"]),
+    kind=st.sampled_from(list(KINDS)),
+    spec=json_values
+    | st.dictionaries(
+        st.sampled_from(
+            ["engine", "template", "endpoints", "cluster", "url", "timeouts", "credential", "nodePools", "auth"]
+        ),
+        json_values,
+    ),
+)
+def test_no_shape_breaks_a_kind(group: str, kind: str, spec: object) -> None:
+    document = {"apiVersion": group, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+
+    with suppress(Invalid):
+        manifest.load(json.dumps(document))

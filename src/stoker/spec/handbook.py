@@ -96,4 +96,4 @@ def _type(field: JsonObject) -> str:
 
 def _bounds(field: JsonObject) -> str:
     words = {"minimum": "≥", "maximum": "≤", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
-    return "".join(f" {sign} {field[key]}" for key, sign in words.items() if key in field)
+    return "".join(f" {sign} {field[key]}" for key, sign in words.items() if key in field and field[key] != 2**53)

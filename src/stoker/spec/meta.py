@@ -46,6 +46,8 @@ def _quantity(parse: Callable[[str], float], example: str) -> Callable[[object, 
                 return parse(value)
             except Invalid as error:
                 raise ValueError(str(error)) from error
+            except OverflowError as error:
+                raise ValueError(f"'{value[:40]}' is too large") from error
         bare = isinstance(value, int | float) and not isinstance(value, bool)
         if bare and info.context == FROM_MANIFEST:
             raise ValueError(f"{value} has no unit; write it as '{value}{example}'")
@@ -93,8 +95,9 @@ _SPAN_SCHEMA: Final = {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d))
 _SIZE_SCHEMA: Final = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([kKMGTP]i?B?)?$", "examples": ["16Gi", "500M"]}
 
 Int = Annotated[int, Strict()]
-Count = Annotated[int, Strict(), Field(ge=1)]
-Natural = Annotated[int, Strict(), Field(ge=0)]
+_LARGEST: Final = 2**53  # beyond it a JSON number is no longer exact, and the store refuses it
+Count = Annotated[int, Strict(), Field(ge=1, le=_LARGEST)]
+Natural = Annotated[int, Strict(), Field(ge=0, le=_LARGEST)]
 Number = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Strict(), Field(gt=0, le=1)]
 Bool = Annotated[bool, Strict()]
@@ -111,7 +114,7 @@ Seconds = Annotated[
 Size = Annotated[
     int,
     BeforeValidator(_quantity(parse_bytes, "Mi")),
-    Field(ge=0),
+    Field(ge=0, le=_LARGEST),
     PlainSerializer(_show_size),
     WithJsonSchema(_SIZE_SCHEMA),
 ]
