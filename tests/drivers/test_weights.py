@@ -10,7 +10,8 @@ import pytest
 from tests.models import tiny
 
 from stoker.base.errors import Invalid
-from stoker.drivers import gguf_header, weights
+from stoker.drivers import weights
+from stoker.drivers.weights import gguf as gguf_header
 
 
 @pytest.fixture(scope="module")

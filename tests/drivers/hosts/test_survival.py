@@ -52,7 +52,7 @@ asyncio.run(main())
 SUPERVISOR = """
 import signal, sys
 from pathlib import Path
-from stoker.drivers import children
+from stoker.drivers.hosts import children
 log = Path(sys.argv[1], "controller.log")
 children.start("tests.drivers.hosts.run", sys.argv[1:], log=log, on_death=signal.SIGKILL)
 signal.pause()

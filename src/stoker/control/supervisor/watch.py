@@ -26,8 +26,8 @@ import msgspec
 from stoker.base import clock
 from stoker.base.errors import Driver
 from stoker.base.layout import Layout
-from stoker.drivers import children, files, live
-from stoker.drivers.hosts import processes
+from stoker.drivers import files, live
+from stoker.drivers.hosts import children, processes
 from stoker.drivers.ledger import lost
 from stoker.drivers.lock import hold
 from stoker.drivers.spool import Spool

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from stoker.base.errors import Fault, Invalid
-from stoker.drivers import gguf_header
+from stoker.drivers.weights import gguf
 from stoker.engines.base import Model
 
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
@@ -108,7 +108,7 @@ def _folder(path: Path) -> Weights:
 def _gguf(path: Path) -> Weights:
     """Read the header of the first file; its shards must all be there and whole."""
     files = _gguf_files(path)
-    headers = [gguf_header.read(each) for each in files]
+    headers = [gguf.read(each) for each in files]
     keys = headers[0].keys
     architecture = str(keys.get("general.architecture", ""))
     if not architecture:
