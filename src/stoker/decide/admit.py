@@ -37,8 +37,9 @@ def retry_after(*, waiting: int, slots: int, mean: float) -> int:
 
 def output_cap(*, service: int, caller: int) -> int:
     """Find the most output tokens that one call may ask for; 0 means that nobody set a limit."""
-    given = [limit for limit in (service, caller) if limit > 0]
-    return min(given, default=0)
+    if service <= 0 or caller <= 0:
+        return max(service, caller, 0)
+    return min(service, caller)
 
 
 def rank(*, priority: int, arrival: int) -> tuple[int, int]:

@@ -231,7 +231,7 @@ class App:
         ticket.prompt_bytes = len(text)
         ticket.blocks = prompt.blocks(text, salt=salt)
         ticket.session = prompt.session(ticket.exchange.headers, asked.prompt_cache_key, salt=salt)
-        ticket.turn = prompt.turn(bytes(asked.messages))
+        ticket.turn = prompt.turn(text) if len(asked.messages) else 0
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:
         """Find the service of a model; a probe names its endpoint, which may not be in any service yet."""

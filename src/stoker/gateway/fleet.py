@@ -38,12 +38,14 @@ class Upstream:
         "pool",
         "prefix",
         "services",
+        "serving",
         "shared",
+        "slots",
         "spec",
     )
 
     def __init__(self, spec: Endpoint, shared: Slots) -> None:
-        self.spec = spec
+        self.renew(spec)
         self.pool = Pool(spec.origin)
         self.shared = shared
         self.prefix = b""
@@ -54,15 +56,11 @@ class Upstream:
         self.ejected_until = 0.0
         self.last_token_at = 0.0
 
-    @property
-    def serving(self) -> bool:
-        """Whether its state is ``serve``."""
-        return self.spec.state is State.SERVE
-
-    @property
-    def slots(self) -> int:
-        """Requests that it can work on at once; 0: no cap."""
-        return self.spec.slots
+    def renew(self, spec: Endpoint) -> None:
+        """Take a new specification."""
+        self.spec = spec
+        self.serving = spec.state is State.SERVE
+        self.slots = spec.slots  # requests that it can work on at once; 0: no cap
 
     @property
     def running(self) -> int:
@@ -169,7 +167,7 @@ class Fleet:
         upstreams: dict[str, Upstream] = {}
         for spec in routes.endpoints:
             up = old.pop((spec.name, spec.incarnation, spec.origin), None) or Upstream(spec, self._shared)
-            up.spec = spec
+            up.renew(spec)
             up.services = []
             up.prefix = spec.prefix.encode()
             up.fields = b" HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b" % (

@@ -10,7 +10,7 @@ from typing import Final
 from stoker.base import clock
 from stoker.decide.admit import Verdict, admit, retry_after
 from stoker.decide.route import Why, route
-from stoker.facts.ending import ANSWERED, Ending, Outcome
+from stoker.facts.ending import Ending, Outcome
 from stoker.facts.record import Times
 from stoker.gateway.answer import Answer, Trouble
 from stoker.gateway.body import Body
@@ -21,6 +21,8 @@ from stoker.gateway.ticket import Ticket, rejected
 from stoker.http1.pool import Call, End
 
 _MAX_ATTEMPTS: Final = 3
+# A tuple: `in` compares by identity first, while a set calls the enum's hash in Python.
+_ANSWERED: Final = (Outcome.COMPLETE, Outcome.LENGTH, Outcome.TOOL_CALLS, Outcome.REFUSAL)
 _draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret hangs on it
 _NO_SLOT: Final = Trouble(status=429, code="queue_full", message="All slots are taken and the queue is full.")
 _NOBODY: Final = Trouble(
@@ -130,7 +132,7 @@ class Forward:
         if choice.why is Why.NONE:
             return choice.why
         up = fleet.upstreams[choice.endpoint]
-        behind = 0 if queued else service.waiting  # whoever waits already has the first claim
+        behind = service.waiting if service.queue and not queued else 0  # whoever waits already has the first claim
         free = choice.why is Why.FREE
         if admit(free=free, waiting=behind, room=0) is not Verdict.RUN or not up.take(capped=up.slots > 0):
             return Why.FULL
@@ -253,7 +255,7 @@ class Forward:
         last = self._relay.last(out, cut=cut, now=clock.mono())
         if self._up is not None and last.ending.outcome is Outcome.TRUNCATED:
             self._up.fault(clock.mono())
-        if not self._settle(last.ending, last.status) and last.ending.outcome in ANSWERED:
+        if not self._settle(last.ending, last.status) and last.ending.outcome in _ANSWERED:
             self._answer.fail(_UNACCOUNTED)
         else:
             last.write()
@@ -281,7 +283,7 @@ class Forward:
             used = tokens.prompt + tokens.output if tokens.prompt or tokens.output else self._reserved
             used = 0 if ending.outcome is Outcome.REJECTED else used
             house.limits.settle(caller.name, caller.limits, reserved=self._reserved, used=used, now=clock.now())
-        if ending.outcome in ANSWERED:
+        if ending.outcome in _ANSWERED:
             self._service.took(clock.mono() - self._asked_at)
         self._give()
         return written

@@ -39,6 +39,18 @@ class Histogram:
         self.total += value
 
 
+class Series:
+    """The histograms of one service."""
+
+    __slots__ = ("duration", "first_token", "gap", "queue")
+
+    def __init__(self) -> None:
+        self.duration = Histogram()
+        self.first_token = Histogram()
+        self.gap = Histogram()
+        self.queue = Histogram()
+
+
 class Meter:
     """Writes records and keeps counters."""
 
@@ -49,11 +61,8 @@ class Meter:
         self.written = 0
         self.unwritten = 0  # requests that were refused while the disk was full
         self.requests: dict[tuple[str, str, str, int], int] = {}
-        self.tokens: dict[tuple[str, str], int] = {}
-        self.duration: dict[str, Histogram] = {}
-        self.first_token: dict[str, Histogram] = {}
-        self.gap: dict[str, Histogram] = {}
-        self.queue: dict[str, Histogram] = {}
+        self.tokens: dict[str, list[int]] = {}  # prompt, cached, output
+        self.series: dict[str, Series] = {}
 
     @property
     def refusing(self) -> bool:
@@ -84,29 +93,27 @@ class Meter:
 
     def _count(self, record: Record) -> None:
         service = record.service
-        key = (service, record.dialect, record.outcome.value, record.status)
+        key = (service, record.dialect, record.outcome, record.status)
         self.requests[key] = self.requests.get(key, 0) + 1
         if not service:
             return
         tokens = record.tokens
-        if tokens.output or tokens.prompt:
-            for kind, count in (("prompt", tokens.prompt), ("cached", tokens.cached), ("output", tokens.output)):
-                if count:
-                    self.tokens[service, kind] = self.tokens.get((service, kind), 0) + count
+        sums = self.tokens.get(service)
+        if sums is None:
+            sums = self.tokens[service] = [0, 0, 0]
+        sums[0] += tokens.prompt
+        sums[1] += tokens.cached
+        sums[2] += tokens.output
+        series = self.series.get(service)
+        if series is None:
+            series = self.series[service] = Series()
         times = record.times
-        _observe(self.duration, service, times.total)
-        _observe(self.queue, service, times.queue)
+        series.duration.observe(times.total)
+        series.queue.observe(times.queue)
         if times.first_token:
-            _observe(self.first_token, service, times.first_token)
+            series.first_token.observe(times.first_token)
         if record.gaps.count:
-            _observe(self.gap, service, record.gaps.mean)
-
-
-def _observe(series: dict[str, Histogram], service: str, value: float) -> None:
-    histogram = series.get(service)
-    if histogram is None:
-        histogram = series[service] = Histogram()
-    histogram.observe(value)
+            series.gap.observe(record.gaps.mean)
 
 
 def epoch_of(mono: float) -> float:

@@ -1,6 +1,7 @@
 """What does this worker tell Prometheus? One page of text; every name says its unit."""
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 
 from stoker.base import clock
 from stoker.facts.live import Live
@@ -46,6 +47,13 @@ def page(meter: Meter, live: Live, worker: int) -> bytes:
     return "".join(series).encode()
 
 
+_HISTOGRAMS = {
+    "stoker_request_duration_seconds": attrgetter("duration"),
+    "stoker_time_to_first_token_seconds": attrgetter("first_token"),
+    "stoker_time_per_output_token_seconds": attrgetter("gap"),
+    "stoker_queue_duration_seconds": attrgetter("queue"),
+}
+
 _Series = tuple[str, Mapping[str, str], float]
 
 
@@ -53,20 +61,15 @@ def _counters(meter: Meter) -> Iterator[_Series]:
     for (service, dialect, outcome, status), count in sorted(meter.requests.items()):
         labels = {"service": service, "dialect": dialect, "outcome": outcome, "status": str(status)}
         yield "stoker_requests_total", labels, count
-    for (service, kind), count in sorted(meter.tokens.items()):
-        yield "stoker_tokens_total", {"service": service, "kind": kind}, count
+    for service, sums in sorted(meter.tokens.items()):
+        for kind, count in zip(("prompt", "cached", "output"), sums, strict=True):
+            yield "stoker_tokens_total", {"service": service, "kind": kind}, count
 
 
 def _histograms(meter: Meter) -> Iterator[_Series]:
-    families = {
-        "stoker_request_duration_seconds": meter.duration,
-        "stoker_time_to_first_token_seconds": meter.first_token,
-        "stoker_time_per_output_token_seconds": meter.gap,
-        "stoker_queue_duration_seconds": meter.queue,
-    }
-    for name, by_service in families.items():
-        for service, histogram in sorted(by_service.items()):
-            yield from _histogram(name, service, histogram)
+    for name, member in _HISTOGRAMS.items():
+        for service, series in sorted(meter.series.items()):
+            yield from _histogram(name, service, member(series))
 
 
 def _histogram(name: str, service: str, histogram: Histogram) -> Iterator[_Series]:

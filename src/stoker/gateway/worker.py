@@ -58,7 +58,7 @@ class Worker:
         self._live = Slot(run / f"gateway-{options.worker}.live")
         self._fleet = Fleet(self._slots, folder)
         self._meter = Meter(self._spool, self.boot)
-        salt = files.secret(folder / "keys" / "salt").encode()
+        salt = files.secret(folder / "keys" / "salt").encode()[:64]
         self.house = House(fleet=self._fleet, meter=self._meter, live=self._live, limits=self._limits, salt=salt)
         self.app = App(self.house)
         self._policy = Policy(folder, self.app, self._fleet)

@@ -182,7 +182,8 @@ class Connection(asyncio.Protocol):
         length = request.headers.get(b"content-length", b"0")
         if request.wanted and int(length) > request.body_limit:
             request.fault = 413
-        request.expects = request.headers.get(b"expect", b"").lower() == b"100-continue"
+        if b"expect" in request.headers:
+            request.expects = request.headers[b"expect"].lower() == b"100-continue"
         if request.fault or (not request.wanted and (request.expects or int(length) > _DISCARD_BYTES)):
             self._hand_over(request)
         elif request.expects and self.current is None:

@@ -56,6 +56,7 @@ class Call(asyncio.Protocol):
         "keepable",
         "listener",
         "parser",
+        "paused",
         "pieces",
         "pool",
         "released_at",
@@ -72,8 +73,10 @@ class Call(asyncio.Protocol):
         self.alive = False
         self.aborted = False
         self.reused = False
+        self.paused = False
         self.idle_since = 0.0
         self.released_at = 0.0
+        self.parser = httptools.HttpResponseParser(self)  # it begins anew after each whole message
         self._clear()
 
     def _clear(self) -> None:
@@ -95,7 +98,6 @@ class Call(asyncio.Protocol):
         """Send one request."""
         self.listener = listener
         self._clear()
-        self.parser = httptools.HttpResponseParser(self)
         if self.transport is not None:
             self.transport.write(wire)
 
@@ -169,8 +171,11 @@ class Call(asyncio.Protocol):
         transport = self.transport
         keep = self.alive and transport is not None and self.keepable
         if keep and transport is not None and transport.get_write_buffer_size() == 0 and not transport.is_closing():
-            transport.resume_reading()
-            self.released_at = 0.0
+            if self.paused:
+                self.resume()
+            if self.released_at:
+                self.released_at = 0.0
+                self.pool.releasing.discard(self)
             self.pool.keep(self)
         else:  # an answer before the request was sent out: the rest of the request is still in this pipe
             self._drop()
@@ -190,11 +195,13 @@ class Call(asyncio.Protocol):
     def pause(self) -> None:
         """Stop reading from the engine."""
         if self.transport is not None and self.alive:
+            self.paused = True
             self.transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
-        if self.transport is not None and self.alive:
+        if self.transport is not None and self.alive and self.paused:
+            self.paused = False
             self.transport.resume_reading()
 
     def abort(self) -> None:
@@ -272,7 +279,6 @@ class Pool:
 
     def keep(self, call: Call) -> None:
         """Take back a connection whose message is complete."""
-        self.releasing.discard(call)
         call.idle_since = clock.mono()
         self.idle.append(call)
 

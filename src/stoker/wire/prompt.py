@@ -4,41 +4,44 @@ Each hash covers everything from the prompt's start to the end of its block, so 
 leading hashes as they share leading blocks. The salt stays on the machine: without it nobody can test a guess.
 """
 
-import hashlib
+from hashlib import blake2b
 from typing import Final
 
 BLOCK_BYTES: Final = 1024
 MAX_BLOCKS: Final = 64
-_SESSION_HEADERS: Final = (
-    b"x-claude-code-session-id",
-    b"session-id",
-    b"thread-id",
-    b"x-session-affinity",
-    b"x-session-id",
+_SESSION_HEADERS: Final = dict.fromkeys(
+    (
+        b"x-claude-code-session-id",
+        b"session-id",
+        b"thread-id",
+        b"x-session-affinity",
+        b"x-session-id",
+    )
 )
 
 
 def blocks(prompt: bytes, *, salt: bytes) -> tuple[str, ...]:
     """Hash the first blocks of a prompt; a last, incomplete one counts too."""
-    chain = hashlib.sha256(salt)
     if len(prompt) <= BLOCK_BYTES:
-        chain.update(prompt)
-        return (chain.hexdigest()[:12],) if prompt else ()
+        return (blake2b(prompt, digest_size=6, key=salt).hexdigest(),) if prompt else ()
+    chain = blake2b(digest_size=6, key=salt)
     view = memoryview(prompt)
     hashes = []
     for start in range(0, min(len(view), BLOCK_BYTES * MAX_BLOCKS), BLOCK_BYTES):
         chain.update(view[start : start + BLOCK_BYTES])
-        hashes.append(chain.copy().hexdigest()[:12])
+        hashes.append(chain.copy().hexdigest())
     return tuple(hashes)
 
 
 def session(headers: dict[bytes, bytes], cache_key: str | None, *, salt: bytes) -> str:
     """Hash the first session key that a known client sent, or give the empty string."""
-    for name in _SESSION_HEADERS:
-        value = headers.get(name)
-        if value:
-            return hashlib.sha256(salt + value).hexdigest()[:16]
-    return hashlib.sha256(salt + cache_key.encode()).hexdigest()[:16] if cache_key else ""
+    if not _SESSION_HEADERS.keys().isdisjoint(headers):
+        given = next(headers[name] for name in _SESSION_HEADERS if name in headers)
+    elif cache_key:
+        given = cache_key.encode()
+    else:
+        return ""
+    return blake2b(given, digest_size=8, key=salt).hexdigest()
 
 
 def turn(messages: bytes) -> int:

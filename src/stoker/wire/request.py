@@ -60,6 +60,9 @@ def caps(asked: Asked, cap: int) -> Mapping[str, int]:
 
     ``null`` and negative numbers mean "no limit" to engines, so they are missing ones.
     """
+    alone = asked.max_completion_tokens is msgspec.UNSET and asked.n_predict is msgspec.UNSET
+    if alone and isinstance(asked.max_tokens, int) and 0 <= asked.max_tokens <= cap:
+        return {}
     wrong = {}
     found = False
     for name in _CAPS:

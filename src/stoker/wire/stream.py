@@ -74,6 +74,9 @@ def _said(raw: msgspec.Raw) -> bool:
     return bytes(raw) not in _NOTHING
 
 
+_NO_GAPS: Final = Gaps()
+
+
 class Follow:
     """Follows one answer. ``feed`` takes bytes cut anywhere and gives the bytes to forward."""
 
@@ -245,6 +248,8 @@ class Follow:
         return Ending(outcome=_FINISH.get(self.finish, Outcome.COMPLETE), flags=self._flags())
 
     def _flags(self) -> tuple[Flag, ...]:
+        if self._kinds[1] and not self._arguments:
+            return ()
         flags = []
         if not any(self._kinds):
             flags.append(Flag.EMPTY)
@@ -280,8 +285,10 @@ class Follow:
 
     def gaps(self) -> Gaps:
         """Summarise the waits between tokens."""
-        count = max(0, self._token_reads - 1)
-        return Gaps(count=count, mean=self._gap_sum / count if count else 0.0, longest=self._longest)
+        count = self._token_reads - 1
+        if count < 1:
+            return _NO_GAPS
+        return Gaps(count=count, mean=self._gap_sum / count, longest=self._longest)
 
 
 def _readable(data: bytes) -> bool:
