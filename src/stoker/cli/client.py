@@ -40,12 +40,11 @@ class Client:
             yield line.decode(errors="replace").rstrip("\n")
 
     def is_up(self) -> bool:
-        """Tell whether a controller answers."""
+        """Tell whether a controller answers and has looked at the world."""
         try:
-            self.get("/v1/healthz")
+            return int(str(self.get("/v1/healthz").get("passes", 0))) > 0
         except (Driver, Denied):
             return False
-        return True
 
     def _call(
         self,

@@ -33,9 +33,8 @@ def show(answer: JsonObject) -> None:
     out.print(f"endpoint   {text(answer, 'endpoint')}")
     gateways = items(answer, "gateways")
     fresh = [g for g in gateways if g.get("fresh")]
-    out.print(
-        f"gateway    {len(fresh)} of {len(gateways)} workers answer, {sum(int(text(g, 'inFlight') or 0) for g in fresh)} requests in flight"
-    )
+    busy = sum(int(text(g, "inFlight") or 0) for g in fresh)
+    out.print(f"gateway    {len(fresh)} of {len(gateways)} workers answer, {busy} requests in flight")
     machine = answer.get("machine")
     if isinstance(machine, dict):
         out.print(
@@ -59,7 +58,7 @@ def show(answer: JsonObject) -> None:
         )
         for r in items(answer, "replicas")
     ]
-    output.table( ("REPLICA", "ENGINE", "READY", "REASON", "RESTARTS", "MESSAGE"), states)
+    output.table(("REPLICA", "ENGINE", "READY", "REASON", "RESTARTS", "MESSAGE"), states)
     for warning in answer.get("warnings") or []:  # type: ignore[union-attr]
         err.print(f"[yellow]warning:[/yellow] {warning}")
 

@@ -65,3 +65,7 @@ def run() -> None:
         sys.stderr.close()
         code = 141
     sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,5 +1,6 @@
 """What `stoker up` looks at before it starts, what it applies, and what it prints at the end."""
 
+import importlib.util
 import ipaddress
 import re
 from pathlib import Path
@@ -32,7 +33,7 @@ def address(listen: str, *, insecure: bool) -> None:
     if not local and not insecure:
         raise Invalid(
             Fault(
-                message=f"{host} is reachable from other machines, and without TLS keys and prompts cross the network in the clear",
+                message=f"other machines reach {host}: without TLS, keys and prompts cross the network in the clear",
                 field="--listen",
                 hint="put TLS in front and say --insecure, or listen on 127.0.0.1",
             )
@@ -110,28 +111,29 @@ def banner(status: JsonObject, *, key: str, note: str, python: str) -> str:
     names = [text(s, "model") for s in items(status, "services") if s.get("routable")]
     model = names[0] if names else "MODEL"
     shown = key or "YOUR_KEY"
-    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Say hello."}}], "max_tokens": 64}}'
-    lines = [
-        "",
-        f"  endpoint  {endpoint}",
-        f"  models    {', '.join(names)}",
-        f"  key       {key or '-'}   ({note})",
-        "",
-        f"curl -s {endpoint}/chat/completions -H 'Authorization: Bearer {shown}' -H 'Content-Type: application/json' -d '{body}'",
-        "",
-        f"{_openai_python(python)} <<'PY'",
-        "from openai import OpenAI",
-        f'client = OpenAI(base_url="{endpoint}", api_key="{shown}")',
-        f'print(client.chat.completions.create(model="{model}", messages=[{{"role": "user", "content": "Say hello."}}], max_tokens=64).choices[0].message.content)',
-        "PY",
-        "",
-    ]
-    demo = next((text(s, "note") for s in items(status, "services") if s.get("note")), "")
-    return "\n".join([*lines, *([demo, ""] if demo else [])])
+    ask: JsonObject = {"model": model, "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 64}
+    headers = f"-H 'Authorization: Bearer {shown}' -H 'Content-Type: application/json'"
+    call = f'model="{model}", messages=[{{"role": "user", "content": "Say hello."}}], max_tokens=64'
+    return "\n".join(
+        [
+            "",
+            f"  endpoint  {endpoint}",
+            f"  models    {', '.join(names)}",
+            f"  key       {key or '-'}   ({note})",
+            "",
+            f"curl -s {endpoint}/chat/completions {headers} -d '{msgspec.json.encode(ask).decode()}'",
+            "",
+            f"{python}" + ("" if _has_openai() else f"        # first: {python} -m pip install openai"),
+            "from openai import OpenAI",
+            f'client = OpenAI(base_url="{endpoint}", api_key="{shown}")',
+            f"print(client.chat.completions.create({call}).choices[0].message.content)",
+            "",
+        ]
+    )
 
 
-def _openai_python(python: str) -> str:
-    return python
+def _has_openai() -> bool:
+    return importlib.util.find_spec("openai") is not None
 
 
 def _source(model: str) -> JsonObject:

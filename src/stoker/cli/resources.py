@@ -91,9 +91,8 @@ def describe(context: typer.Context, kind: str, name: str) -> None:
     found = api.get(f"/v1/resources/{kind}/{settings.namespace}/{name}")
     output.data({k: v for k, v in found.items() if k != "status"}, "yaml")
     print("conditions:")
-    rows = []
-    for c in items(found, "status", "conditions"):
-        rows.append((text(c, "type"), text(c, "status"), text(c, "reason"), text(c, "message"), text(c, "nextAction")))
+    fields = ("type", "status", "reason", "message", "nextAction")
+    rows = [tuple(text(c, field) for field in fields) for c in items(found, "status", "conditions")]
     output.table(("  TYPE", "STATUS", "REASON", "MESSAGE", "NEXT ACTION"), [("  " + r[0], *r[1:]) for r in rows])
     status = found.get("status")
     rest: JsonObject = (

@@ -1,4 +1,4 @@
-"""The settings of a Stoker on this machine: flags first, then the environment, then defaults. Read here and nowhere else."""
+"""The settings of a Stoker on this machine: flags, then the environment, then defaults. Read here and nowhere else."""
 
 import os
 from dataclasses import dataclass

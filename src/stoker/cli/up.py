@@ -114,9 +114,7 @@ def _start(settings: Settings, arguments: list[str]) -> None:
             if code is not None:
                 raise Driver(f"the supervisor ended with {code}: {_tail(log)}")
             if clock.mono() > until:
-                raise Driver(
-                    f"the controller did not answer within 60 s; see {log} and {settings.layout.logs / 'controller.log'}"
-                )
+                raise Driver(f"the controller did not answer within 60 s; its log is in {settings.layout.logs}")
             clock.sleep(0.05)
 
 
@@ -144,7 +142,7 @@ def _key(api: Client) -> tuple[str, str]:
     if keys:
         return (
             "",
-            f"key {text(keys[-1], 'id')} of caller 'me' was shown when it was made; `stoker key create me` makes another",
+            f"key {text(keys[-1], 'id')} of caller 'me' was shown once; `stoker key create me` makes another",
         )
     made = api.post("/v1/keys", {"caller": "me", "namespace": "default", "lifeSeconds": 0, "wait": True})
     return text(made, "key"), "shown only now: keep it"
@@ -205,9 +203,8 @@ def _give_up(api: Client, waiting: list[JsonObject], *, late: bool) -> None:
         for c in items(replica, "status", "conditions"):
             if c.get("status") == "False" and (text(c, "reason") in final or late):
                 action = f"; next: {text(c, 'nextAction')}" if c.get("nextAction") else ""
-                raise Driver(
-                    f"{text(replica, 'metadata', 'name')}: {text(c, 'type')}: {text(c, 'message') or text(c, 'reason')}{action}"
-                )
+                why = text(c, "message") or text(c, "reason")
+                raise Driver(f"{text(replica, 'metadata', 'name')}: {text(c, 'type')}: {why}{action}")
     if late:
         ready = condition(waiting[0], "Ready")
         raise Driver(

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         with hold(layout.run / "controller.lock", what="controller"):
             asyncio.run(_serve(layout, hub_endpoint=asked.hub_endpoint))
     except StokerError as error:
-        _log.error("controller ends", extra={"fields": {"error": str(error)}})  # noqa: TRY400 - its text is the message
+        _log.error("controller ends", extra={"fields": {"error": str(error)}})
         return 1
     return 0
 
@@ -61,7 +61,7 @@ async def _serve(layout: Layout, *, hub_endpoint: str) -> None:
     running = asyncio.get_running_loop()
     running.add_signal_handler(signal.SIGTERM, stopping.set)
     running.add_signal_handler(signal.SIGINT, stopping.set)
-    
+
     def go_and_leave() -> None:
         leave.set()
         stopping.set()

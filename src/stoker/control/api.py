@@ -79,7 +79,7 @@ async def _guarded(request: Request, desk: Desk, *, handler: Handler, token: str
         answer = await handler(request, desk)
     except StokerError as error:
         return _refusal(error)
-    except Exception:
+    except Exception:  # noqa: BLE001 - the HTTP edge: one bad request must not end the API
         _log.exception("request failed", extra={"fields": {"path": request.url.path}})
         return _refusal(Driver("the controller failed at this request; its log has the details"))
     return Response(msgspec.json.encode(answer), media_type="application/json")
@@ -122,8 +122,8 @@ def _text(body: JsonObject, field: str, default: str | None = None) -> str:
     return value
 
 
-async def _health(_request: Request, _desk: Desk) -> Json:
-    return {"version": __version__}
+async def _health(_request: Request, desk: Desk) -> Json:
+    return {"version": __version__, "passes": desk.passes}
 
 
 async def _status(_request: Request, desk: Desk) -> Json:

@@ -174,7 +174,7 @@ def _warnings(document: Document) -> list[str]:
     timeouts = getattr(spec, "timeouts", None)
     if timeouts is not None and timeouts.request is not None:
         told.append(
-            f"{document.kind}/{document.metadata.name}: timeouts.request cuts every answer after {timeouts.request:.0f} s, "
+            f"{document.kind}/{document.metadata.name}: timeouts.request cuts answers after {timeouts.request:.0f} s, "
             "also one that is still being written; timeouts.idle catches what hangs"
         )
     if document.kind == "InferenceGateway" and not getattr(spec, "service_selector").match_labels:  # noqa: B009

@@ -35,7 +35,12 @@ def _want(desk: Desk, resource: Resource) -> Want:
         hub = spec.hugging_face
         secret = str(desk.layout.keys / f"{hub.auth_secret.name}.{hub.auth_secret.key}") if hub.auth_secret else ""
         return Want(
-            repo=hub.repo, revision=hub.revision, token_file=secret, include=hub.files, sha256=checks, accepted=spec.accept_licence
+            repo=hub.repo,
+            revision=hub.revision,
+            token_file=secret,
+            include=hub.files,
+            sha256=checks,
+            accepted=spec.accept_licence,
         )
     if spec.directory is not None:
         return Want(path=spec.directory.path, accepted=spec.accept_licence)
@@ -52,14 +57,20 @@ async def _write(desk: Desk, resource: Resource, look: Look) -> None:
         told = yes("ArtifactReady", "Staged", files.message)
     else:
         told = no("ArtifactReady", files.reason, files.message, action=files.action)
-    phase = "Ready" if told.status == "True" else {"Fetching": "Hydrating", "Absent": "Pending"}.get(files.reason, "Failed")
+    phase = (
+        "Ready" if told.status == "True" else {"Fetching": "Hydrating", "Absent": "Pending"}.get(files.reason, "Failed")
+    )
     local: JsonObject = {"name": "local", "phase": phase, "message": told.message}
     if look.bytes_total:
         local |= {"bytesDone": look.bytes_done, "bytesTotal": look.bytes_total}
     status: JsonObject = {
         "conditions": stamp(
             resource.status.get("conditions"),
-            [yes("Accepted", "SpecValid"), told, yes("Ready", "Staged") if told.status == "True" else no("Ready", told.reason, told.message)],
+            [
+                yes("Accepted", "SpecValid"),
+                told,
+                yes("Ready", "Staged") if told.status == "True" else no("Ready", told.reason, told.message),
+            ],
             generation=resource.generation,
             at=clock.rfc3339(clock.now()),
         ),

@@ -122,7 +122,7 @@ def _deferred(deployment: Resource) -> list[Condition]:
 
 
 async def write_status(desk: Desk, resource: Resource, status: JsonObject) -> bool:
-    """Write a status when it changed; False when somebody changed the resource in between (the next pass looks anew)."""
+    """Write a status when it changed; False when somebody changed the resource in between ."""
     if status == resource.status:
         return True
     try:

@@ -33,6 +33,7 @@ class Desk:
     questions: Questions
     ledger: Ledger
     bell: asyncio.Event = field(default_factory=asyncio.Event)
+    passes: int = 0  # made by this controller: before the first one, statuses speak of an earlier life
     callers_generation: int = 0
     routes_generation: int = 0
 
@@ -47,7 +48,7 @@ class Desk:
     async def backup(self, path: str) -> None:
         """Write the store to one file. Raises Driver where the store cannot."""
         target = Path(path)
-        if target.exists():
+        if await asyncio.to_thread(target.exists):
             raise Invalid(f"{path} exists already; a backup never overwrites")
         if not isinstance(self.store, BackedUp):
             raise Driver("this store has no backup of its own")

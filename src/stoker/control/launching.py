@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from stoker.base import clock
 from stoker.base.errors import Invalid
 from stoker.control.apply import LICENCES
 from stoker.control.desk import Desk
 from stoker.control.stock import Look, Want
+from stoker.control.world import cores
 from stoker.decide.preflight import Candidate, preflight
 from stoker.decide.replica import Check
 from stoker.drivers import files, spawn
@@ -22,9 +23,39 @@ from stoker.engines import registry
 from stoker.engines.base import Ask, Engine, Model
 from stoker.spec.composed import ModelReplicaSpec
 from stoker.spec.deployment import ModelDeploymentSpec
+from stoker.spec.kinds import parse_spec
 from stoker.spec.template import Container
 
 _TAIL_BYTES: Final = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One replica with its spec and the adapter of its engine."""
+
+    resource: Resource
+    spec: ModelReplicaSpec
+    engine: Engine
+
+    @property
+    def key(self) -> str:
+        """Its name in the routes."""
+        return f"{self.resource.namespace}/{self.resource.name}"
+
+    @property
+    def served(self) -> str:
+        """By which name the engine is to know its model; an opaque command finds it in its environment."""
+        return f"{self.resource.namespace}/{self.spec.deployment}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """What one attempt gets for itself."""
+
+    port: int
+    secret: str = ""
+    devices: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
@@ -39,27 +70,43 @@ def engine_of(template: ModelDeploymentSpec) -> Engine:
     return registry.get(template.block.name)
 
 
-def look(desk: Desk, resource: Resource, spec: ModelReplicaSpec, engine: Engine) -> Sight:
+def case_of(resource: Resource) -> Case:
+    """Read a replica from the store."""
+    spec = cast("ModelReplicaSpec", parse_spec("ModelReplica", resource.spec))
+    return Case(resource=resource, spec=spec, engine=engine_of(spec.template))
+
+
+def look(desk: Desk, case: Case) -> Sight:
     """Look at the model's files and judge them; cheap when nothing changed."""
-    want = want_of(desk, resource, spec.template)
+    want = _want(desk, case)
     if want is None:
-        found = Look(files=Check(ok=True, at=clock.now(), reason="NotNeeded", message="the engine brings its own model"))
+        found = Look(
+            files=Check(ok=True, at=clock.now(), reason="NotNeeded", message="the engine brings its own model")
+        )
     else:
         found = desk.stock.look(want)
     if not found.files.ok:
         return Sight(files=found.files, preflight=None)
-    return Sight(files=found.files, preflight=_judge(desk, resource, spec.template, engine=engine, found=found))
+    return Sight(files=found.files, preflight=_judge(desk, case, found))
 
 
-def fetch(desk: Desk, resource: Resource, spec: ModelReplicaSpec) -> None:
+def chat_template(desk: Desk, case: Case) -> str:
+    """Read the template that the model brings; empty where the files do not tell, or another one is asked for."""
+    want = _want(desk, case)
+    model = desk.stock.look(want).model if want is not None and not case.spec.template.block.chat_template else None
+    return model.chat_template if model else ""
+
+
+def fetch(desk: Desk, case: Case) -> None:
     """Start bringing the model's files here, unless that is under way."""
-    want = want_of(desk, resource, spec.template)
+    want = _want(desk, case)
     if want is not None:
         desk.stock.fetch(want)
 
 
-def want_of(desk: Desk, resource: Resource, template: ModelDeploymentSpec) -> Want | None:
+def _want(desk: Desk, case: Case) -> Want | None:
     """Name the files that a deployment needs; None when its engine sees to that itself."""
+    resource, template = case.resource, case.spec.template
     if template.model_cache_ref is not None:
         return desk.stock.cache(resource.namespace, template.model_cache_ref.name)
     source = template.model
@@ -68,7 +115,8 @@ def want_of(desk: Desk, resource: Resource, template: ModelDeploymentSpec) -> Wa
     return Want(name=source.name or "", path=source.path or "", repo=source.repo or "", revision=source.revision)
 
 
-def _judge(desk: Desk, resource: Resource, template: ModelDeploymentSpec, *, engine: Engine, found: Look) -> Check:
+def _judge(desk: Desk, case: Case, found: Look) -> Check:
+    resource, template, engine = case.resource, case.spec.template, case.engine
     accepted = set(resource.annotations.get(LICENCES, "").split())
     source = template.model
     own = source is not None and source.accept_licence
@@ -82,19 +130,17 @@ def _judge(desk: Desk, resource: Resource, template: ModelDeploymentSpec, *, eng
         licence=found.licence,
         licence_clause=found.clause,
         licence_accepted=own or found.licence_accepted or bool(accepted & {found.title, "*"}),
-        refused=found.refused or _refusal(template, engine, found),
+        refused=found.refused or _refusal(case, found),
         refused_action=found.refused_action or "correct spec.engine",
     )
     verdict = preflight(candidate)
-    return Check(
-        ok=verdict.ok, at=clock.now(), reason=verdict.reason, message=verdict.message, action=verdict.action
-    )
+    return Check(ok=verdict.ok, at=clock.now(), reason=verdict.reason, message=verdict.message, action=verdict.action)
 
 
-def _refusal(template: ModelDeploymentSpec, engine: Engine, found: Look) -> str:
+def _refusal(case: Case, found: Look) -> str:
     """Ask the adapter for a command line before anything is started: a field that it lacks is told now."""
     try:
-        engine.launch(_ask(template, found.model, engine=engine, served="preflight", port=1, secret="", devices=()))  # noqa: S106
+        case.engine.launch(_ask(case, found.model, _Process(port=1)))
     except Invalid as error:
         return str(error)
     return ""
@@ -108,75 +154,46 @@ def _runtime_kind(template: ModelDeploymentSpec) -> str:
     return template.runtime.kind
 
 
-def served_name(resource: Resource, spec: ModelReplicaSpec) -> str:
-    """Tell by which name the engine is to know its model; an opaque command finds it in its environment."""
-    return f"{resource.namespace}/{spec.deployment}"
-
-
-def upstream_name(resource: Resource, spec: ModelReplicaSpec, listed: Sequence[str]) -> str:
+def upstream_name(case: Case, listed: Sequence[str]) -> str:
     """Tell by which name the engine does know its model: an opaque command may have chosen its own."""
-    wanted = served_name(resource, spec)
-    return listed[0] if spec.template.opaque and listed and wanted not in listed else wanted
+    return listed[0] if case.spec.template.opaque and listed and case.served not in listed else case.served
 
 
-def order(
-    desk: Desk,
-    resource: Resource,
-    spec: ModelReplicaSpec,
-    *,
-    engine: Engine,
-    attempt: int,
-    devices: tuple[str, ...],
-) -> Order:
+def order(desk: Desk, case: Case, *, attempt: int, devices: tuple[str, ...]) -> Order:
     """Write one attempt as an order. Raises Invalid for what the adapter cannot map."""
-    want = want_of(desk, resource, spec.template)
+    want = _want(desk, case)
     model = desk.stock.look(want).model if want is not None else None
-    port = desk.host.lease_port()
-    secret = secrets.token_urlsafe(32)
-    served = served_name(resource, spec)
-    launch = engine.launch(
-        _ask(spec.template, model, engine=engine, served=served, port=port, secret=secret, devices=devices)
-    )
-    env = {
-        "PATH": os.defpath,
-        "HOME": str(desk.layout.root / "engine-home"),
-        "LANG": "C.UTF-8",
-        "HF_HUB_OFFLINE": "1",
-        **launch.env,
-    }
-    (desk.layout.root / "engine-home").mkdir(mode=0o700, exist_ok=True)
+    process = _Process(port=desk.host.lease_port(), secret=secrets.token_urlsafe(32), devices=devices)
+    launch = case.engine.launch(_ask(case, model, process))
+    home = desk.layout.root / "engine-home"
+    home.mkdir(mode=0o700, exist_ok=True)
+    # Complete: nothing of the controller's own environment reaches an engine. Its files are here already, so it
+    # must not ask a hub for them.
+    env = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "HF_HUB_OFFLINE": "1", **launch.env}
     return Order(
-        uid=resource.uid,
+        uid=case.resource.uid,
         attempt=attempt,
-        spec_hash=spec.template_hash,
+        spec_hash=case.spec.template_hash,
         argv=launch.argv,
         env=env,
-        port=port,
+        port=process.port,
         devices=devices,
-        secret=secret,
+        secret=process.secret,
     )
 
 
-def _ask(
-    template: ModelDeploymentSpec,
-    model: Model | None,
-    *,
-    engine: Engine,
-    served: str,
-    port: int,
-    secret: str,
-    devices: tuple[str, ...],
-) -> Ask:
+def _ask(case: Case, model: Model | None, process: _Process) -> Ask:
+    template = case.spec.template
     return Ask(
         block=template.block,
         model=model,
-        served_name=served,
-        port=port,
-        secret=secret,
-        executable=_executable(template, engine),
-        devices=devices,
+        served_name=case.served,
+        port=process.port,
+        secret=process.secret,
+        executable=_executable(template, case.engine),
+        devices=process.devices,
         lora={a.name: a.path for a in template.lora_adapters},
-        cores=max(1, int(template.resources.cpu or os.cpu_count() or 1)),
+        cores=max(1, int(template.resources.cpu or cores())),
         extra_args=template.block.extra_args,
         env=template.block.env,
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from stoker.base import clock
 from stoker.base.errors import Driver, StokerError
+from stoker.base.json import JsonObject
 from stoker.control import caches, deployments, replicas, routing, services, world
 from stoker.control.desk import Desk
 from stoker.control.routing import Board
@@ -41,9 +42,12 @@ async def pass_once(desk: Desk, board: Board) -> float:
     await replicas.carry_out(desk, seen, steps)
     await deployments.run(desk, seen, serving=replicas.serving(steps, seen, board))
     await services.run(desk, seen, board)
+    desk.passes += 1
     waits = [RESYNC, *(s.decision.look_again for s in steps if s.decision.look_again is not None)]
     if not seen.gateways.gone and not acknowledged(seen.gateways, board.routes.generation, now=seen.now):
-        waits.append(_ACKNOWLEDGE)  # a rollout goes on when the gateways have taken it over, and nothing rings a bell then
+        waits.append(
+            _ACKNOWLEDGE
+        )  # a rollout goes on when the gateways have taken it over, and nothing rings a bell then
     return min(waits)
 
 
@@ -60,7 +64,7 @@ async def _guarded(desk: Desk, board: Board) -> float:
         return await pass_once(desk, board)
     except StokerError as error:
         _log.warning("pass failed", extra={"fields": {"error": str(error)}})
-    except Exception:
+    except Exception:  # noqa: BLE001 - the pass: what fails now is tried again in a second
         _log.exception("pass failed")
     return 1.0
 
@@ -116,9 +120,9 @@ async def _remember_stopped(desk: Desk) -> None:
     """Write down that no attempt runs, so that the next start begins one at once instead of mourning a crash."""
     for resource in await desk.store.list("ModelReplica"):
         memory = deployments.memory_of(resource)
-        clean = {"attempt": memory.attempt} if memory.attempt else {}
+        clean: JsonObject = {"attempt": memory.attempt, "crashes": memory.crashes}
         status = {k: v for k, v in resource.status.items() if k not in ("process", "route", "inForce", "conditions")}
-        await deployments.write_status(desk, resource, {**status, "memory": {**clean}})
+        await deployments.write_status(desk, resource, {**status, "memory": clean})
     for attempt in await desk.host.list():
         if attempt.phase in (Phase.EXITED, Phase.LOST):
             await desk.host.forget(attempt.run.name)

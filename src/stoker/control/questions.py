@@ -39,6 +39,7 @@ class Subject:
     probe_key: bytes
     workers: int
     generate: float
+    template: str = ""  # the model's chat template; empty: not known
 
 
 @dataclass(slots=True)
@@ -143,7 +144,7 @@ class Questions:
                 subject, "/v1/chat/completions", {**body, "model": subject.served_name}, timeout=subject.generate
             )
             answers[name] = {"status": reply.status, "body": reply.object() if reply.body[:1] == b"{" else {}}
-        self.verdicts[subject.attempt] = judge(answers, flags=subject.engine.parser_flags())
+        self.verdicts[subject.attempt] = judge(answers, flags=subject.engine.parser_flags(), template=subject.template)
         return _good()
 
 

@@ -13,6 +13,7 @@ from stoker.base.json import Json, JsonObject
 from stoker.control import launching
 from stoker.control.deployments import DRAIN, memory_of, write_status
 from stoker.control.desk import Desk
+from stoker.control.launching import Case
 from stoker.control.questions import Subject
 from stoker.control.routing import Board
 from stoker.control.world import World
@@ -26,7 +27,6 @@ from stoker.engines.differences import compare
 from stoker.facts.observed import Phase, Running
 from stoker.facts.routes import Endpoint, State
 from stoker.spec.composed import ModelReplicaSpec
-from stoker.spec.kinds import parse_spec
 
 _log = logging.getLogger("control.replicas")
 
@@ -35,40 +35,41 @@ _log = logging.getLogger("control.replicas")
 class Step:
     """One replica in one pass: what it is, what was seen, what was decided."""
 
-    resource: Resource
-    spec: ModelReplicaSpec
-    engine: Engine
+    case: Case
     memory: Memory
     decision: Decision
     attempt: Running | None
 
     @property
+    def resource(self) -> Resource:
+        """The replica as it was read."""
+        return self.case.resource
+
+    @property
+    def engine(self) -> Engine:
+        """The adapter of its engine."""
+        return self.case.engine
+
+    @property
+    def spec(self) -> ModelReplicaSpec:
+        """What it is to be."""
+        return self.case.spec
+
+    @property
     def key(self) -> str:
         """Its name in the routes."""
-        return f"{self.resource.namespace}/{self.resource.name}"
+        return self.case.key
 
 
 def decide(desk: Desk, world: World, board: Board) -> list[Step]:
     """Decide about all replicas; each sees the placements of the ones before it."""
     steps = []
     for resource in world.all("ModelReplica"):
-        spec = cast("ModelReplicaSpec", parse_spec("ModelReplica", resource.spec))
-        engine = launching.engine_of(spec.template)
-        memory = memory_of(resource)
-        seen = _see(desk, world, board, resource=resource, spec=spec, engine=engine, memory=memory)
-        decision = replica.reconcile(
-            seen, retired=resource.deleted_at is not None, memory=memory, policy=_policy(spec, engine), now=world.now
-        )
-        steps.append(
-            Step(
-                resource=resource,
-                spec=spec,
-                engine=engine,
-                memory=decision.memory,
-                decision=decision,
-                attempt=seen.running,
-            )
-        )
+        case, memory = launching.case_of(resource), memory_of(resource)
+        seen = _see(desk, world, board, case=case, memory=memory)
+        retired = resource.deleted_at is not None
+        decision = replica.reconcile(seen, retired=retired, memory=memory, policy=_policy(case), now=world.now)
+        steps.append(Step(case=case, memory=decision.memory, decision=decision, attempt=seen.running))
     return steps
 
 
@@ -105,7 +106,7 @@ def endpoint_of(step: Step, layout_keys: Path) -> Endpoint | None:
         incarnation=attempt.run.name,
         state=state,
         origin=f"http://127.0.0.1:{attempt.run.port}",
-        upstream_model=launching.upstream_name(step.resource, step.spec, listed),
+        upstream_model=launching.upstream_name(step.case, listed),
         credential_file=attempt.run.secret_file or str(layout_keys / f"{attempt.run.name}.secret"),
         engine=step.engine.name,
         dialects=able.dialects,
@@ -132,22 +133,13 @@ def _listed(step: Step) -> list[str]:
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
-def _see(
-    desk: Desk,
-    world: World,
-    board: Board,
-    *,
-    resource: Resource,
-    spec: ModelReplicaSpec,
-    engine: Engine,
-    memory: Memory,
-) -> Seen:
+def _see(desk: Desk, world: World, board: Board, *, case: Case, memory: Memory) -> Seen:
+    resource, key = case.resource, case.key
     attempts = world.running.get(resource.uid, ())
     current = next((r for r in attempts if r.run.attempt == memory.attempt and memory.started_at), None)
     name = f"{resource.uid}-{memory.attempt}"
-    key = f"{resource.namespace}/{resource.name}"
-    look = launching.look(desk, resource, spec, engine)
-    placement = place(_needs(spec, engine, world), world.devices, held=_others(world.held, key))
+    look = launching.look(desk, case)
+    placement = place(_needs(case, world), world.devices, held=_others(world.held, key))
     if current is None and resource.deleted_at is None and look.preflight is not None and look.preflight.ok:
         world.held.update(assume(world.held, placement, key))
     load = acknowledge.load(world.gateways, key, name, now=world.now)
@@ -160,8 +152,8 @@ def _see(
         no_room=placement.why,
         running=current,
         leftovers=tuple(r for r in attempts if r is not current),
-        spec_hash=spec.template_hash,
-        explained=_explained(engine, current),
+        spec_hash=case.spec.template_hash,
+        explained=_explained(case.engine, current),
         loaded=answers.answer(name, "loaded"),
         generates=answers.answer(name, "generates"),
         routable=answers.answer(name, "routable"),
@@ -173,8 +165,9 @@ def _see(
     )
 
 
-def _needs(spec: ModelReplicaSpec, engine: Engine, world: World) -> tuple[Need, ...]:
+def _needs(case: Case, world: World) -> tuple[Need, ...]:
     """Tell which accelerators a replica claims; none means the CPU."""
+    spec, engine = case.spec, case.engine
     asked = spec.template.resources.devices
     template = spec.template.template
     if not asked and template is not None and template.spec is not None:
@@ -208,7 +201,8 @@ def _explained(engine: Engine, attempt: Running | None) -> Trouble | None:
     return Trouble(reason=said.reason, message=said.message, action=said.action)
 
 
-def _policy(spec: ModelReplicaSpec, engine: Engine) -> Policy:
+def _policy(case: Case) -> Policy:
+    spec, engine = case.spec, case.engine
     probes, plan = spec.template.probes, spec.template.rollout
     return Policy(
         startup=probes.startup or engine.probes.startup,
@@ -227,7 +221,7 @@ def _status(desk: Desk, step: Step) -> JsonObject:
             at=clock.rfc3339(clock.now()),
         ),
         "memory": cast("Json", msgspec.to_builtins(step.memory)),
-        "restarts": max(0, step.memory.attempt - 1),
+        "restarts": step.memory.crashes,
     }
     if step.decision.route is not None:
         status["route"] = step.decision.route.value
@@ -317,7 +311,7 @@ async def _event(desk: Desk, step: Step, reason: str, message: str, *, warning: 
 async def _act(desk: Desk, world: World, step: Step, action: replica.Action) -> None:
     match action:
         case Fetch():
-            launching.fetch(desk, step.resource, step.spec)
+            launching.fetch(desk, step.case)
         case Start(attempt=attempt, devices=devices):
             await _start(desk, step, attempt=attempt, devices=devices)
         case Stop(name=name, grace=grace):
@@ -326,26 +320,23 @@ async def _act(desk: Desk, world: World, step: Step, action: replica.Action) -> 
             await desk.host.forget(name)
             desk.questions.forget(name)
         case Ask(question=question):
-            subject = _subject(desk, world, step)
-            if subject is not None:
-                desk.questions.ask(subject, question)
-                if (
-                    question == "health"
-                    and step.attempt is not None
-                    and step.attempt.run.name not in desk.questions.verdicts
-                ):
-                    desk.questions.ask(subject, "parsers")
-                if (
-                    question == "health"
-                    and step.attempt is not None
-                    and step.attempt.run.name not in desk.questions.in_force
-                ):
-                    desk.questions.ask(subject, "loaded")  # adopted: read back again what is in force
+            _ask(desk, world, step, question)
+
+
+def _ask(desk: Desk, world: World, step: Step, question: str) -> None:
+    subject = _subject(desk, world, step)
+    if subject is None:
+        return
+    desk.questions.ask(subject, question)
+    if question == "health" and subject.attempt not in desk.questions.verdicts:
+        desk.questions.ask(subject, "parsers")
+    if question == "health" and subject.attempt not in desk.questions.in_force:
+        desk.questions.ask(subject, "loaded")  # adopted: read back again what is in force
 
 
 async def _start(desk: Desk, step: Step, *, attempt: int, devices: tuple[str, ...]) -> None:
     try:
-        order = launching.order(desk, step.resource, step.spec, engine=step.engine, attempt=attempt, devices=devices)
+        order = launching.order(desk, step.case, attempt=attempt, devices=devices)
     except Invalid as error:
         raise Driver(f"no command line: {error}") from error
     await desk.host.start(order)
@@ -360,13 +351,14 @@ def _subject(desk: Desk, world: World, step: Step) -> Subject | None:
         engine=step.engine,
         port=run.port,
         secret=launching.secret_of(run.secret_file),
-        served_name=launching.upstream_name(step.resource, step.spec, _listed(step)),
+        served_name=launching.upstream_name(step.case, _listed(step)),
         strict_name=not step.spec.template.opaque,
         endpoint=step.key,
         gateway=launching.gateway_address(desk),
         probe_key=launching.probe_key(desk),
         workers=world.gateways.expected,
-        generate=_policy(step.spec, step.engine).generate,
+        generate=_policy(step.case).generate,
+        template=launching.chat_template(desk, step.case),
     )
 
 

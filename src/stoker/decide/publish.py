@@ -31,7 +31,7 @@ class Offer:
     labels: Mapping[str, str] = field(default_factory=dict)
     selectors: tuple[Selector, ...] = ()
     aliases: tuple[str, ...] = ()
-    timeouts: Timeouts = Timeouts()
+    timeouts: Timeouts = field(default_factory=Timeouts)
     max_output_tokens: int = 4096
     policy: str = "LeastLoad"
     interactive: bool = True

@@ -40,6 +40,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     attempt: int = 0  # number of the current or last attempt; 0: none yet
     failures: int = 0  # attempts that failed in a row
+    crashes: int = 0  # attempts that failed in all
     retry_at: float = 0.0
     started_at: float = 0.0  # 0: no attempt runs
     loaded_at: float = 0.0
@@ -182,7 +183,9 @@ def _fail(seen: Seen, memory: Memory, policy: Policy, trouble: Trouble, now: flo
     served = now - memory.routable_at if memory.routable_at else 0.0
     failures = 1 if served > _SERVED_LONG else memory.failures + 1
     wait = min(policy.longest_retry, policy.first_retry * 2.0 ** min(failures - 1, 20))
-    after = Memory(attempt=memory.attempt, failures=failures, retry_at=now + wait, trouble=trouble)
+    after = Memory(
+        attempt=memory.attempt, failures=failures, crashes=memory.crashes + 1, retry_at=now + wait, trouble=trouble
+    )
     forget = (Forget(name=seen.running.run.name),) if seen.running is not None else ()
     return Decision(actions=forget, conditions=_below(seen, _down(after, now)), memory=after, look_again=wait)
 

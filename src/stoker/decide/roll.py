@@ -4,7 +4,7 @@
    serve are kept and the new ones go (nothing is rebuilt that still runs).
 2. *Recreate*: the old go first, then the new come; for devices that only one engine can hold.
    *RollingUpdate*: at most ``surge`` more than wanted; an old one is retired only while at least
-   ``wanted − unavailable`` others are ready, so with new-before-old the service never has none.
+   ``wanted - unavailable`` others are ready, so with new-before-old the service never has none.
 3. Success is said only when the wanted number of the current hash is Ready and nothing of another hash is left.
 4. On scaling down the one that is not ready goes first, then the highest index.
 """

@@ -64,7 +64,8 @@ def find(folder: Path, repo: str, revision: str, url: str) -> Path | None:
         return whole if (whole / MARKER).exists() else None
     if not repo:
         return None
-    here = [path.parent for path in sorted(place(folder, repo=repo).glob(f"*/{MARKER}"), key=lambda p: p.stat().st_mtime)]
+    markers = sorted(place(folder, repo=repo).glob(f"*/{MARKER}"), key=lambda p: p.stat().st_mtime)
+    here = [marker.parent for marker in markers]
     if not revision:
         return here[-1] if here else None
     for path in reversed(here):

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from stoker.base.errors import Fault, Invalid, nearest
 from stoker.base.json import JsonObject
 from stoker.drivers.packages import Packaged
 
@@ -74,6 +75,15 @@ def known(name: str) -> Known | None:
     return next((k for k in CATALOGUE if k.name == name), None)
 
 
+def get(name: str) -> Known:
+    """Find a model of the catalogue; raises Invalid with the nearest name."""
+    found = known(name)
+    if found is None:
+        near = nearest(name, names()) or f"known: {', '.join(names())}"
+        raise Invalid(Fault(message=f"there is no model '{name}'", field="spec.model.name", hint=near))
+    return found
+
+
 def packaged_path(folder: Path, name: str) -> Path | None:
     """Where the file of a catalogue model lies once it is here."""
     found = known(name)
@@ -87,7 +97,14 @@ def listing(folder: Path) -> list[Listed]:
         here = folder / "packages" / k.packaged.file
         source = f"package {k.packaged.package}"
         listed.append(
-            Listed(name=k.name, source=source, size_bytes=k.packaged.size_bytes, licence=k.licence, cached=here.exists(), note=k.note)
+            Listed(
+                name=k.name,
+                source=source,
+                size_bytes=k.packaged.size_bytes,
+                licence=k.licence,
+                cached=here.exists(),
+                note=k.note,
+            )
         )
     for marker in sorted(folder.glob("hub/*/*/*/.stoker.json")):
         told = msgspec.json.decode(marker.read_bytes(), type=dict[str, object])
@@ -105,4 +122,5 @@ def listing(folder: Path) -> list[Listed]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [Path(root) / name for root, _, names_ in os.walk(folder) for name in names_ if not name.startswith(".stoker")]
+    found = (Path(root) / name for root, _, inside in os.walk(folder) for name in inside)
+    return [path for path in found if not path.name.startswith(".stoker")]

@@ -57,7 +57,7 @@ def start(module: str, arguments: Sequence[str], *, log: Path) -> int:
     """Start ``python -m module`` in a session of its own, so that a closed terminal does not end it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -94,7 +94,9 @@ def stop(background: Background, *, keep_engines: bool, timeout: float) -> None:
 def program_output(argv: Sequence[str], *, timeout: float = 60.0) -> str:
     """Run a program and return what it printed. Raises Driver when it fails."""
     try:
-        done = subprocess.run(list(argv), capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(  # noqa: S603 - the program that the user named
+            list(argv), capture_output=True, text=True, timeout=timeout, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Driver(f"{argv[0]}: {error}") from error
     if done.returncode:

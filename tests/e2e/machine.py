@@ -1,0 +1,144 @@
+"""A whole Stoker in a folder of its own, as its user would run it: the command line, and nothing from inside."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STOKER = [sys.executable, "-m", "stoker.cli.main"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Machine:
+    """One state directory with its ports. ``key`` is a key of caller ``tests`` once something runs."""
+
+    root: Path
+    port: int = field(default_factory=free_port)
+    admin: int = field(default_factory=free_port)
+    key: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def run(self, *words: str, stdin: str | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run one command as a person would."""
+        return subprocess.run(
+            [*STOKER, "--state-dir", str(self.root), *words],
+            capture_output=True,
+            text=True,
+            input=stdin,
+            timeout=timeout,
+            check=False,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+
+    def ok(self, *words: str, stdin: str | None = None, timeout: float = 120) -> str:
+        done = self.run(*words, stdin=stdin, timeout=timeout)
+        assert done.returncode == 0, (
+            f"stoker {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
+        )
+        return done.stdout
+
+    def data(self, *words: str) -> dict:
+        return json.loads(self.ok(*words, "-o", "json"))
+
+    def up(self, *words: str, timeout: float = 120) -> str:
+        """Start it in the background and make a key."""
+        said = self.ok(
+            "up",
+            "-d",
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--admin",
+            f"127.0.0.1:{self.admin}",
+            *words,
+            timeout=timeout,
+        )
+        self.key = self.key or self.ok("key", "create", "tests").strip()
+        return said
+
+    def down(self) -> None:
+        self.run("down", timeout=200)
+
+    def logs(self) -> str:
+        """The end of every log, for a failed assertion."""
+        tails = []
+        for path in sorted((self.root / "logs").glob("*.log")):
+            tails.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-12:]))
+        return "\n".join(tails)
+
+    def condition(self, kind: str, name: str, condition: str) -> dict:
+        found = self.data("get", kind, name)
+        return next((c for c in found.get("status", {}).get("conditions", []) if c["type"] == condition), {})
+
+    def replicas(self, deployment: str = "") -> list[dict]:
+        listed = self.data("get", "mr").get("items", [])
+        return [r for r in listed if not deployment or r["spec"]["deployment"] == deployment]
+
+    def wait(self, what: str, true: object, within: float = 60) -> None:
+        """Poll until a callable is true; says what was waited for when it never was."""
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            with contextlib.suppress(AssertionError, KeyError, IndexError):
+                if true():  # type: ignore[operator]
+                    return
+            time.sleep(0.1)
+        raise AssertionError(f"not within {within} s: {what}\n{self.run('status').stdout}\n{self.logs()}")
+
+    def supervisor(self) -> int:
+        return int(json.loads((self.root / "run" / "supervisor.json").read_text())["pid"])
+
+    def pids(self, module: str) -> list[int]:
+        """Processes of this Stoker that run a module: stoker.control, stoker.gateway, shim.py, llama_server."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if re.search(rf"{re.escape(module)}(\s|$)", line) and str(self.root) in line:
+                    found.append(int(entry.name))
+        return found
+
+    def kill_all(self) -> None:
+        """What a power cut does to processes: all of ours at once, children too."""
+        mark = str(self.root).encode()
+        for _ in range(20):
+            doomed = []
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdigit() and int(entry.name) != os.getpid():
+                    with contextlib.suppress(OSError):
+                        if mark in (entry / "cmdline").read_bytes() or mark in (entry / "environ").read_bytes():
+                            doomed.append(int(entry.name))
+            if not doomed:
+                return
+            for pid in doomed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def machine(root: Path) -> Iterator[Machine]:
+    """A machine that leaves nothing behind, whatever happens."""
+    made = Machine(root)
+    try:
+        yield made
+    finally:
+        made.down()
+        made.kill_all()
