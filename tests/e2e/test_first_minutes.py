@@ -44,7 +44,7 @@ def test_without_a_key_nothing_is_answered(shared: Machine) -> None:
 
 def test_an_unknown_model_names_the_nearest(shared: Machine) -> None:
     with pytest.raises(openai.NotFoundError, match="tiny"):
-        client(shared).chat.completions.create(model="tyni", messages=[{"role": "user", "content": "x"}])
+        client(shared).chat.completions.create(model="tinyy", messages=[{"role": "user", "content": "x"}])
 
 
 def test_usage_counts_what_the_engine_counted(shared: Machine) -> None:
