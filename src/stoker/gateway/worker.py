@@ -30,7 +30,7 @@ from stoker.gateway.reload import Policy
 from stoker.http1.server import Server
 
 _log = logging.getLogger("gateway")
-_TICK: Final = 0.1  # time limits, keep-alives and slots that other workers freed
+_TICK: Final = 0.1  # time limits, comments of life and slots that other workers freed
 _POLL: Final = 0.2  # changed files
 _BEAT: Final = 1.0  # live state and fdatasync
 
