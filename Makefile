@@ -12,11 +12,11 @@ help:             ## show the commands
 $(BIN)/stoker: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Stoker needs Python 3.11 or newer; this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sdk]'
 	@touch $(BIN)/stoker
 
 $(VENV)/.dev: pyproject.toml $(BIN)/stoker
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sdk,dev]'
 	@touch $(VENV)/.dev
 
 venv: $(BIN)/stoker

@@ -30,7 +30,9 @@ from stoker.facts.observed import ExitFile, Phase, RunFile, Running
 from stoker.facts.routes import Endpoint, Routes, State
 
 SHOWN: Final = {"shown": "yes"}
-POLICY: Final = Policy(drain=1e9, startup=1e9, generate=1e9)  # limits are tested elsewhere: here every drain must be clean
+POLICY: Final = Policy(
+    drain=1e9, startup=1e9, generate=1e9
+)  # limits are tested elsewhere: here every drain must be clean
 OFFER: Final = Offer(namespace="d", name="m", labels=SHOWN, selectors=(Selector(labels={"app": "m"}),))
 
 
@@ -118,7 +120,10 @@ class Handshake(RuleBasedStateMachine):
     def request_comes(self, which: int, draw: float) -> None:
         worker = self.workers[which]
         table = {e.name: e for e in worker.routes.endpoints}
-        busy = {n: Busy(serving=e.state is State.SERVE, running=worker.flight.count((n, e.incarnation))) for n, e in table.items()}
+        busy = {
+            n: Busy(serving=e.state is State.SERVE, running=worker.flight.count((n, e.incarnation)))
+            for n, e in table.items()
+        }
         targets = worker.routes.services[0].targets if worker.routes.services else ()
         choice = route(targets, busy, now=self.now, draw=draw)
         if choice.endpoint:
@@ -158,7 +163,9 @@ class Handshake(RuleBasedStateMachine):
         gateways = Gateways(workers=tuple(w.live(self.now) for w in self.workers), expected=len(self.workers))
         for row in self.rows.values():
             seen = self._see(row, gateways)
-            self.decisions[row.name] = reconcile(seen, retired=row.retired, memory=row.memory, policy=POLICY, now=self.now)
+            self.decisions[row.name] = reconcile(
+                seen, retired=row.retired, memory=row.memory, policy=POLICY, now=self.now
+            )
         self._publish()
         for row in list(self.rows.values()):
             self._carry_out(row, self.decisions[row.name])
@@ -196,7 +203,12 @@ class Handshake(RuleBasedStateMachine):
         for row in self.rows.values():
             state = self.decisions[row.name].route
             if state is not None:
-                e = Endpoint(name=row.name, incarnation=f"{row.name}-{row.memory.attempt}", state=state, origin="http://127.0.0.1:1")
+                e = Endpoint(
+                    name=row.name,
+                    incarnation=f"{row.name}-{row.memory.attempt}",
+                    state=state,
+                    origin="http://127.0.0.1:1",
+                )
                 made.append(Labelled(endpoint=e, namespace="d", labels={"app": "m"}))
         tables = publish([OFFER], made, exposed=[SHOWN])
         new = Routes(generation=self.routes.generation, services=tables.services, endpoints=tables.endpoints)
@@ -215,7 +227,14 @@ class Handshake(RuleBasedStateMachine):
             match action:
                 case Start(attempt=attempt):
                     run = RunFile(
-                        name=f"{row.name}-{attempt}", uid=row.name, attempt=attempt, boot_id="b", shim_pid=1, shim_start_ticks=1, spec_hash=row.hash, port=1
+                        name=f"{row.name}-{attempt}",
+                        uid=row.name,
+                        attempt=attempt,
+                        boot_id="b",
+                        shim_pid=1,
+                        shim_start_ticks=1,
+                        spec_hash=row.hash,
+                        port=1,
                     )
                     self.engines[run.name] = Engine(run)
                 case Stop(name=name):
@@ -248,7 +267,8 @@ class Handshake(RuleBasedStateMachine):
                 index=r.index,
                 hash=r.hash,
                 retired=r.retired,
-                serving=r.ready and (p := self._published(r.name, f"{r.name}-{r.memory.attempt}", gateways)) is not None
+                serving=r.ready
+                and (p := self._published(r.name, f"{r.name}-{r.memory.attempt}", gateways)) is not None
                 and p.state is State.SERVE
                 and p.acknowledged,
             )

@@ -38,7 +38,9 @@ def test_selectors(expression: str, *, want: bool) -> None:
     assert matches(expression, gpu(0)) is want
 
 
-@pytest.mark.parametrize("expression", ["device.nothing.here == 1", "this is not CEL", 'device.capacity["x"].memory > 0'])
+@pytest.mark.parametrize(
+    "expression", ["device.nothing.here == 1", "this is not CEL", 'device.capacity["x"].memory > 0']
+)
 def test_an_expression_that_cannot_be_evaluated_is_an_error_not_a_silent_no(expression: str) -> None:
     with pytest.raises(Mismatch, match=r"device|this"):
         matches(expression, gpu(0))
@@ -51,7 +53,9 @@ def test_an_expression_that_cannot_be_evaluated_is_an_error_not_a_silent_no(expr
         pytest.param((Need(count=1),), {}, Placement(devices=("GPU-0",)), id="first free"),
         pytest.param((Need(count=1),), {"GPU-0": "a"}, Placement(devices=("GPU-1",)), id="not one that is held"),
         pytest.param((Need(count=2, expressions=(BIG,)),), {}, Placement(devices=("GPU-0", "GPU-1")), id="two"),
-        pytest.param((Need(count=1), Need(count=1)), {}, Placement(devices=("GPU-0", "GPU-1")), id="two requests share none"),
+        pytest.param(
+            (Need(count=1), Need(count=1)), {}, Placement(devices=("GPU-0", "GPU-1")), id="two requests share none"
+        ),
     ],
 )
 def test_place(needs: tuple[Need, ...], held: dict[str, str], want: Placement) -> None:

@@ -9,8 +9,12 @@ NOW = 1_000.0
 SHOWN = {"stoker.dev/exposed": "true"}
 
 
-def offer(name: str, namespace: str = "default", *, aliases: tuple[str, ...] = (), labels: dict[str, str] = SHOWN) -> Offer:
-    return Offer(namespace=namespace, name=name, labels=labels, selectors=(Selector(labels={"app": name}),), aliases=aliases)
+def offer(
+    name: str, namespace: str = "default", *, aliases: tuple[str, ...] = (), labels: dict[str, str] = SHOWN
+) -> Offer:
+    return Offer(
+        namespace=namespace, name=name, labels=labels, selectors=(Selector(labels={"app": name}),), aliases=aliases
+    )
 
 
 def endpoint(name: str, app: str, state: State = State.SERVE, namespace: str = "default") -> Labelled:
@@ -59,7 +63,14 @@ def test_a_replica_that_is_being_proven_is_there_for_probes_even_without_a_servi
 
 def worker(generation: int, at: float = NOW, running: int = 0, token: float = 0.0) -> Live:
     seen = EndpointLoad(name="e", incarnation="u-1", running=running, last_token_at=token)
-    return Live(worker=f"w{generation}{at}", pid=1, at=at, routes_generation=generation, callers_generation=generation, endpoints=(seen,))
+    return Live(
+        worker=f"w{generation}{at}",
+        pid=1,
+        at=at,
+        routes_generation=generation,
+        callers_generation=generation,
+        endpoints=(seen,),
+    )
 
 
 def test_a_generation_is_acknowledged_only_by_all_live_workers() -> None:

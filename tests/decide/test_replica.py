@@ -34,7 +34,15 @@ OK = Check(ok=True, at=NOW)
 
 def running(attempt: int = 1, phase: Phase = Phase.RUNNING, spec_hash: str = "h") -> Running:
     run = RunFile(
-        name=f"u-{attempt}", uid="u", attempt=attempt, boot_id="b", shim_pid=1, shim_start_ticks=1, spec_hash=spec_hash, port=1, started_at=5.0
+        name=f"u-{attempt}",
+        uid="u",
+        attempt=attempt,
+        boot_id="b",
+        shim_pid=1,
+        shim_start_ticks=1,
+        spec_hash=spec_hash,
+        port=1,
+        started_at=5.0,
     )
     ended = ExitFile(name=run.name, at=NOW, code=1) if phase is Phase.EXITED else None
     return Running(run=run, phase=phase, exit=ended)
@@ -62,17 +70,31 @@ def bad(reason: str, since: float = NOW, at: float = NOW) -> Check:
         pytest.param(replace(SEEN, files=None), Memory(), (Fetch(),), None, id="nobody has looked for files: fetch"),
         pytest.param(replace(SEEN, files=bad("Absent")), Memory(), (Fetch(),), None, id="absent: fetch"),
         pytest.param(replace(SEEN, files=bad("Fetching")), Memory(), (), None, id="fetching: wait"),
-        pytest.param(replace(SEEN, files=bad("HubDenied")), Memory(), (), None, id="a person must act: do not hammer the hub"),
-        pytest.param(replace(SEEN, preflight=bad("LicenceNotAccepted")), Memory(), (), None, id="not preflighted: nothing starts"),
+        pytest.param(
+            replace(SEEN, files=bad("HubDenied")), Memory(), (), None, id="a person must act: do not hammer the hub"
+        ),
+        pytest.param(
+            replace(SEEN, preflight=bad("LicenceNotAccepted")), Memory(), (), None, id="not preflighted: nothing starts"
+        ),
         pytest.param(replace(SEEN, devices=None, no_room="full"), Memory(), (), None, id="no room: nothing starts"),
         pytest.param(SEEN, Memory(), (Start(attempt=1, devices=("cpu",)),), None, id="start"),
         pytest.param(SEEN, Memory(attempt=3, failures=1, retry_at=NOW + 5), (), None, id="back-off holds"),
-        pytest.param(SEEN, Memory(attempt=3, failures=1, retry_at=NOW), (Start(attempt=4, devices=("cpu",)),), None, id="back-off over"),
+        pytest.param(
+            SEEN,
+            Memory(attempt=3, failures=1, retry_at=NOW),
+            (Start(attempt=4, devices=("cpu",)),),
+            None,
+            id="back-off over",
+        ),
         pytest.param(LIVE, UP, (Ask(question="loaded"),), None, id="up: is it loaded?"),
         pytest.param(replace(LIVE, loaded=OK), UP, (Ask(question="generates"),), None, id="loaded: does it generate?"),
         pytest.param(replace(LIVE, generates=OK), LOADED, (), State.PROBE, id="generates: let probes through"),
         pytest.param(
-            replace(LIVE, published=Published(state=State.PROBE, acknowledged=False)), GENERATES, (), State.PROBE, id="not all workers know it yet"
+            replace(LIVE, published=Published(state=State.PROBE, acknowledged=False)),
+            GENERATES,
+            (),
+            State.PROBE,
+            id="not all workers know it yet",
         ),
         pytest.param(
             replace(LIVE, published=Published(state=State.PROBE, acknowledged=True)),
@@ -88,7 +110,13 @@ def bad(reason: str, since: float = NOW, at: float = NOW) -> Check:
             State.SERVE,
             id="routable: serve",
         ),
-        pytest.param(replace(LIVE, health=bad("x", at=NOW - 9)), ROUTABLE, (Ask(question="health"),), State.SERVE, id="keep asking"),
+        pytest.param(
+            replace(LIVE, health=bad("x", at=NOW - 9)),
+            ROUTABLE,
+            (Ask(question="health"),),
+            State.SERVE,
+            id="keep asking",
+        ),
     ],
 )
 def test_next_step(seen: Seen, memory: Memory, actions: tuple[object, ...], route: State | None) -> None:
@@ -118,8 +146,12 @@ def test_an_open_port_is_not_ready() -> None:
 @pytest.mark.parametrize(
     ("seen", "memory", "reason"),
     [
-        pytest.param(LIVE, msgspec.structs.replace(UP, started_at=NOW - 61), "StartupDeadlineExceeded", id="never loaded"),
-        pytest.param(LIVE, msgspec.structs.replace(LOADED, loaded_at=NOW - 31), "GeneratesNothing", id="alive but dead"),
+        pytest.param(
+            LIVE, msgspec.structs.replace(UP, started_at=NOW - 61), "StartupDeadlineExceeded", id="never loaded"
+        ),
+        pytest.param(
+            LIVE, msgspec.structs.replace(LOADED, loaded_at=NOW - 31), "GeneratesNothing", id="alive but dead"
+        ),
         pytest.param(replace(LIVE, health=bad("x", since=NOW - 21)), ROUTABLE, "NoForwardProgress", id="hangs"),
     ],
 )
@@ -144,7 +176,7 @@ def test_a_dead_attempt_is_explained_forgotten_and_retried_later(phase: Phase) -
 
     assert got.actions == (Forget(name="u-1"),)
     assert got.route is None
-    assert got.memory == Memory(attempt=1, failures=1, retry_at=NOW + 1, trouble=seen.explained)
+    assert got.memory == Memory(attempt=1, failures=1, crashes=1, retry_at=NOW + 1, trouble=seen.explained)
     assert next(c for c in got.conditions if c.type == "Started").reason == "OutOfMemory"
 
 
@@ -177,13 +209,33 @@ DRAINING = Published(state=State.DRAIN, acknowledged=True)
 @pytest.mark.parametrize(
     ("seen", "memory", "stops"),
     [
-        pytest.param(replace(LIVE, published=Published(state=State.SERVE, acknowledged=True), in_flight=0), ROUTABLE, False, id="still served"),
-        pytest.param(replace(LIVE, published=Published(state=State.DRAIN, acknowledged=False), in_flight=0), ROUTABLE, False, id="not acknowledged"),
+        pytest.param(
+            replace(LIVE, published=Published(state=State.SERVE, acknowledged=True), in_flight=0),
+            ROUTABLE,
+            False,
+            id="still served",
+        ),
+        pytest.param(
+            replace(LIVE, published=Published(state=State.DRAIN, acknowledged=False), in_flight=0),
+            ROUTABLE,
+            False,
+            id="not acknowledged",
+        ),
         pytest.param(replace(LIVE, published=DRAINING, in_flight=2), ROUTABLE, False, id="busy"),
         pytest.param(replace(LIVE, published=DRAINING, in_flight=None), ROUTABLE, False, id="unknown is not zero"),
         pytest.param(replace(LIVE, published=DRAINING, in_flight=0), ROUTABLE, True, id="drained"),
-        pytest.param(replace(LIVE, published=DRAINING, in_flight=2), msgspec.structs.replace(ROUTABLE, drain_at=NOW - 21), True, id="limit"),
-        pytest.param(replace(LIVE, published=DRAINING, in_flight=None, gateway_gone=True), ROUTABLE, True, id="no gateway, nothing in flight"),
+        pytest.param(
+            replace(LIVE, published=DRAINING, in_flight=2),
+            msgspec.structs.replace(ROUTABLE, drain_at=NOW - 21),
+            True,
+            id="limit",
+        ),
+        pytest.param(
+            replace(LIVE, published=DRAINING, in_flight=None, gateway_gone=True),
+            ROUTABLE,
+            True,
+            id="no gateway, nothing in flight",
+        ),
         pytest.param(LIVE, UP, True, id="never served"),
     ],
 )
@@ -201,7 +253,9 @@ def test_a_retired_replica_is_gone_only_when_every_attempt_is() -> None:
     assert got.actions == (Forget(name="u-1"),)
 
 
-checks = st.none() | st.builds(Check, ok=st.booleans(), at=st.floats(NOW - 50, NOW), failing_since=st.floats(NOW - 50, NOW))
+checks = st.none() | st.builds(
+    Check, ok=st.booleans(), at=st.floats(NOW - 50, NOW), failing_since=st.floats(NOW - 50, NOW)
+)
 
 
 @given(

@@ -28,14 +28,24 @@ def decide(w: Wanted, *replicas: Replica, since: float = 0.0) -> Decision:
         pytest.param(wanted(1), (replica("a"),), (), (), id="as wanted: nothing"),
         pytest.param(wanted(1), (replica("old", "old"),), (0,), (), id="rolling: the new one comes first"),
         pytest.param(
-            wanted(1), (replica("old", "old"), replica("n", serving=False)), (), (), id="rolling: the old one stays until the new serves"
+            wanted(1),
+            (replica("old", "old"), replica("n", serving=False)),
+            (),
+            (),
+            id="rolling: the old one stays until the new serves",
         ),
-        pytest.param(wanted(1), (replica("old", "old"), replica("n")), (), ("old",), id="rolling: now the old one goes"),
+        pytest.param(
+            wanted(1), (replica("old", "old"), replica("n")), (), ("old",), id="rolling: now the old one goes"
+        ),
         pytest.param(
             wanted(1, recreate=True), (replica("old", "old"),), (), ("old",), id="recreate: the old one goes first"
         ),
         pytest.param(
-            wanted(1, recreate=True), (replica("old", "old", retired=True),), (), (), id="recreate: wait for the whole subtree"
+            wanted(1, recreate=True),
+            (replica("old", "old", retired=True),),
+            (),
+            (),
+            id="recreate: wait for the whole subtree",
         ),
         pytest.param(wanted(1, recreate=True), (), (0,), (), id="recreate: then the new one comes"),
         pytest.param(
@@ -46,15 +56,33 @@ def decide(w: Wanted, *replicas: Replica, since: float = 0.0) -> Decision:
             id="revert in mid-rollout keeps what still serves",
         ),
         pytest.param(
-            wanted(1), (replica("a", index=0, serving=False), replica("b", index=1)), (), ("a",), id="scaling down takes the one that does not serve"
+            wanted(1),
+            (replica("a", index=0, serving=False), replica("b", index=1)),
+            (),
+            ("a",),
+            id="scaling down takes the one that does not serve",
         ),
-        pytest.param(wanted(1), (replica("a", index=0), replica("b", index=1)), (), ("b",), id="scaling down takes the highest index"),
+        pytest.param(
+            wanted(1),
+            (replica("a", index=0), replica("b", index=1)),
+            (),
+            ("b",),
+            id="scaling down takes the highest index",
+        ),
         pytest.param(wanted(0), (replica("a"),), (), ("a",), id="to nothing"),
         pytest.param(
-            wanted(1), (replica("gone", index=0, retired=True),), (1,), (), id="an index that still drains is not used again"
+            wanted(1),
+            (replica("gone", index=0, retired=True),),
+            (1,),
+            (),
+            id="an index that still drains is not used again",
         ),
         pytest.param(
-            wanted(2), (replica("dead", "old", serving=False), replica("old", "old", index=1)), (0,), ("dead",), id="an old one that does not serve goes at once"
+            wanted(2),
+            (replica("dead", "old", serving=False), replica("old", "old", index=1)),
+            (0,),
+            ("dead",),
+            id="an old one that does not serve goes at once",
         ),
         pytest.param(wanted(1, deleted=True), (replica("a"),), (), ("a",), id="deletion drains"),
     ],

@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from stoker.base import clock
 
 STOKER = [sys.executable, "-m", "stoker.cli.main"]
 
@@ -44,7 +45,6 @@ class Machine:
             input=stdin,
             timeout=timeout,
             check=False,
-            env={**os.environ, "COLUMNS": "200"},
         )
 
     def ok(self, *words: str, stdin: str | None = None, timeout: float = 120) -> str:
@@ -77,10 +77,9 @@ class Machine:
 
     def logs(self) -> str:
         """The end of every log, for a failed assertion."""
-        tails = []
-        for path in sorted((self.root / "logs").glob("*.log")):
-            tails.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-12:]))
-        return "\n".join(tails)
+        logs = sorted((self.root / "logs").glob("*.log"))
+        tails = ["\n".join(path.read_text(errors="replace").splitlines()[-12:]) for path in logs]
+        return "\n".join(f"--- {path.name}\n{tail}" for path, tail in zip(logs, tails, strict=True))
 
     def condition(self, kind: str, name: str, condition: str) -> dict:
         found = self.data("get", kind, name)
@@ -92,12 +91,12 @@ class Machine:
 
     def wait(self, what: str, true: object, within: float = 60) -> None:
         """Poll until a callable is true; says what was waited for when it never was."""
-        until = time.monotonic() + within
-        while time.monotonic() < until:
+        until = clock.mono() + within
+        while clock.mono() < until:
             with contextlib.suppress(AssertionError, KeyError, IndexError):
                 if true():  # type: ignore[operator]
                     return
-            time.sleep(0.1)
+            clock.sleep(0.1)
         raise AssertionError(f"not within {within} s: {what}\n{self.run('status').stdout}\n{self.logs()}")
 
     def supervisor(self) -> int:
@@ -130,7 +129,7 @@ class Machine:
             for pid in doomed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.05)
+            clock.sleep(0.05)
 
 
 @contextlib.contextmanager

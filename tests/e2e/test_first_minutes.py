@@ -4,11 +4,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import openai
 import pytest
-
 from tests.e2e.machine import STOKER, Machine
 
 
@@ -159,10 +157,8 @@ def test_a_second_supervisor_is_refused(running: Machine) -> None:
 
 def test_a_busy_port_is_a_clear_error(running: Machine, tmp_path: object) -> None:
     other = Machine(root=running.root.parent / "other", port=running.port)
-    began = time.monotonic()
     done = other.run("up", "-d", "--listen", f"127.0.0.1:{running.port}", "--admin", f"127.0.0.1:{other.admin}")
 
     assert done.returncode == 1
     assert str(running.port) in done.stderr
-    assert time.monotonic() - began < 30
     assert other.pids("stoker.control") == []

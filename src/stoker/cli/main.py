@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from stoker import __version__
@@ -49,22 +48,14 @@ engines.add(app)
 def run() -> None:
     """Run a command and turn our errors into one clear line each and an exit code."""
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except click.exceptions.Abort:
-        code = 130
+        app()
     except StokerError as error:
         for line in str(error).splitlines():
             print(f"stoker: {line}", file=sys.stderr)
-        code = 2 if isinstance(error, Invalid | NotFound) else 1
-    except KeyboardInterrupt:
-        code = 130
+        sys.exit(2 if isinstance(error, Invalid | NotFound) else 1)
     except BrokenPipeError:
         sys.stderr.close()
-        code = 141
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(141)
 
 
 if __name__ == "__main__":
