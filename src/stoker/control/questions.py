@@ -5,6 +5,7 @@ attempt; when the attempt is forgotten its answers go too.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -102,6 +103,7 @@ class Questions:
             "generates": _generates,
             "routable": _routable,
             "health": self._health,
+            "progress": _progress,
             "parsers": self._parsers,
         }[question]
 
@@ -131,9 +133,11 @@ class Questions:
         path = subject.engine.probes.health or subject.engine.probes.models
         reply = _get(subject, path, timeout=5)
         if subject.engine.probes.metrics:
-            page = _get(subject, subject.engine.probes.metrics, timeout=5)
-            if page.status == 200:
-                self.metrics[subject.attempt] = dict(subject.engine.metrics(page.body.decode(errors="replace")))
+            # An engine in the middle of a long batch may keep its page waiting: that says nothing of its health.
+            with contextlib.suppress(Driver):
+                page = _get(subject, subject.engine.probes.metrics, timeout=5)
+                if page.status == 200:
+                    self.metrics[subject.attempt] = dict(subject.engine.metrics(page.body.decode(errors="replace")))
         return _good() if reply.status == 200 else _bad("Unhealthy", f"its health says {reply.status}")
 
     def _parsers(self, subject: Subject) -> Check:
@@ -156,6 +160,15 @@ def _generates(subject: Subject) -> Check:
         plain: JsonObject = {"model": subject.served_name, "prompt": "Hello", "max_tokens": 4, "temperature": 0}
         reply = _post(subject, "/v1/completions", plain, timeout=subject.generate)
     return _completion(reply)
+
+
+def _progress(subject: Subject) -> Check:
+    """Ask for a small completion. Any answer in time is progress; only silence is not."""
+    try:
+        _generates(subject)
+    except Driver as error:
+        return _bad("NoProgress", f"no answer to a small question: {error}")
+    return _good()
 
 
 def _routable(subject: Subject) -> Check:

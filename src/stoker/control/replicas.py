@@ -158,6 +158,7 @@ def _see(desk: Desk, world: World, board: Board, *, case: Case, memory: Memory) 
         generates=answers.answer(name, "generates"),
         routable=answers.answer(name, "routable"),
         health=answers.answer(name, "health"),
+        progress=answers.answer(name, "progress"),
         published=board.seen(key, name, world),
         gateway_gone=world.gateways.gone,
         in_flight=None if load is None else load.running + load.waiting,
@@ -207,6 +208,7 @@ def _policy(case: Case) -> Policy:
     return Policy(
         startup=probes.startup or engine.probes.startup,
         generate=probes.generate or engine.probes.generate,
+        stalled=probes.generate or engine.probes.stalled,
         drain=60.0 if plan.drain_seconds is None else plan.drain_seconds,
     )
 

@@ -9,151 +9,58 @@ The ladder, each rung only after the one before it:
    An open port proves nothing.
 3. Nobody may reach a replica before it is Routable (`probe`), and none is stopped before every live gateway worker has
    acknowledged `drain` and has no request left on it, or the drain limit has passed.
-4. Unknown load is never zero: only a gateway that is really gone counts as empty.
+4. Requests that run while no token comes are a suspicion; a small completion that does not come back either is the
+   proof, and the attempt is replaced.
+5. Unknown load is never zero: only a gateway that is really gone counts as empty.
 
 Time, memory and everything seen come in; the controller that returns after a crash goes on where it was.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from stoker.decide.attempt import (
+    Action,
+    Ask,
+    Check,
+    Decision,
+    Fetch,
+    Forget,
+    Memory,
+    Policy,
+    Published,
+    Seen,
+    Start,
+    Stop,
+    Trouble,
+)
 from stoker.decide.conditions import Condition, no, unknown, yes
-from stoker.facts.observed import Phase, Running
+from stoker.facts.observed import Phase
 from stoker.facts.routes import State
+
+__all__ = [  # in the words of `attempt`
+    "LADDER",
+    "Action",
+    "Ask",
+    "Check",
+    "Decision",
+    "Fetch",
+    "Forget",
+    "Memory",
+    "Policy",
+    "Published",
+    "Seen",
+    "Start",
+    "Stop",
+    "Trouble",
+    "reconcile",
+    "replace_memory",
+]
 
 LADDER: Final = ("Accepted", "Preflighted", "CacheReady", "Scheduled", "Started", "Loaded", "Generates", "Routable")
 _SERVED_LONG: Final = 600.0
-
-
-class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why the last attempt ended."""
-
-    reason: str
-    message: str = ""
-    action: str = ""
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a replica remembers between passes and over restarts of the controller; kept in its status."""
-
-    attempt: int = 0  # number of the current or last attempt; 0: none yet
-    failures: int = 0  # attempts that failed in a row
-    crashes: int = 0  # attempts that failed in all
-    retry_at: float = 0.0
-    started_at: float = 0.0  # 0: no attempt runs
-    loaded_at: float = 0.0
-    generates_at: float = 0.0
-    routable_at: float = 0.0
-    drain_at: float = 0.0
-    trouble: Trouble | None = None
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The newest answer to one question about one incarnation."""
-
-    ok: bool
-    at: float
-    reason: str = ""
-    message: str = ""
-    action: str = ""
-    failing_since: float = 0.0  # start of the unbroken run of failures; 0 when ok
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """How the gateways see this incarnation: its state in the newest routes, and whether all live workers have it."""
-
-    state: State
-    acknowledged: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """Limits in seconds."""
-
-    startup: float = 600.0
-    generate: float = 120.0
-    drain: float = 60.0
-    grace: float = 10.0
-    health_every: float = 5.0
-    unhealthy_after: float = 20.0
-    first_retry: float = 1.0
-    longest_retry: float = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Everything that a decision about one replica depends on, as observed in one pass."""
-
-    accepted: Condition
-    files: Check | None = None  # None: nobody has looked yet
-    preflight: Check | None = None
-    devices: tuple[str, ...] | None = None  # None: there is no room
-    no_room: str = ""
-    running: Running | None = None  # the current attempt, as the host knows it
-    leftovers: tuple[Running, ...] = ()  # other attempts of this replica
-    spec_hash: str = ""  # what an attempt must have been started with to be taken over
-    explained: Trouble | None = None  # why ``running`` exited
-    loaded: Check | None = None
-    generates: Check | None = None
-    routable: Check | None = None
-    health: Check | None = None
-    published: Published | None = None
-    gateway_gone: bool = False  # no worker process is alive: nothing can be in flight
-    in_flight: int | None = None  # running and waiting over all live workers; None: unknown
-    last_token_at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
-    """Bring the model files here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Start attempt ``attempt`` on ``devices``."""
-
-    attempt: int
-    devices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """End an attempt: ask, and after ``grace`` seconds insist."""
-
-    name: str
-    grace: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forget:
-    """Remove the traces of an attempt that has ended."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """Put one question (loaded, generates, routable, health) to the current attempt."""
-
-    question: str
-
-
-Action = Fetch | Start | Stop | Forget | Ask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What to do, what to tell, what to remember; ``route`` is the state that the gateways should have it in."""
-
-    actions: tuple[Action, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-    memory: Memory = field(default_factory=Memory)
-    route: State | None = None
-    look_again: float | None = None
-    gone: bool = False  # nothing of it is left: the resource may go
+_SILENT: Final = 10.0  # a request may be in its prefill that long before anybody asks
 
 
 def reconcile(seen: Seen, *, retired: bool, memory: Memory, policy: Policy, now: float) -> Decision:
@@ -175,6 +82,8 @@ def _ended(seen: Seen, memory: Memory) -> Trouble | None:
     if seen.running is None:
         return Trouble(reason="EngineVanished", message="the host knows nothing of this attempt any more")
     if seen.running.phase in (Phase.EXITED, Phase.LOST):
+        if memory.trouble is not None and memory.trouble.attempt == memory.attempt:
+            return memory.trouble  # we ended it: its exit by our signal explains nothing
         return seen.explained or Trouble(reason="EngineExited", message="the engine ended; its log does not say why")
     return None
 
@@ -225,15 +134,16 @@ def _climb(seen: Seen, memory: Memory, policy: Policy, now: float) -> Decision:
         return Decision(
             actions=(Stop(name=name, grace=policy.grace),),
             conditions=told,
-            memory=replace_memory(memory, trouble=late),
+            memory=replace_memory(memory, trouble=msgspec.structs.replace(late, attempt=memory.attempt)),
             look_again=1.0,
         )
     if seen.running is not None and seen.running.phase is Phase.STOPPING:
         return Decision(conditions=_below(seen, _down(memory, now)), memory=memory, look_again=0.5)
     after = _learn(seen, memory, now)
     question, wait = _question(seen, after, policy, now)
+    questions = (question, "progress" if _suspicious(seen, after, policy, now) else "")
     return Decision(
-        actions=(Ask(question=question),) if question else (),
+        actions=tuple(Ask(question=q) for q in questions if q),
         conditions=_rungs(seen, after, now),
         memory=after,
         route=State.SERVE if after.routable_at else State.PROBE if after.generates_at else None,
@@ -264,6 +174,19 @@ def _question(seen: Seen, memory: Memory, policy: Policy, now: float) -> tuple[s
     return ("health", policy.health_every) if _due(seen.health, policy.health_every, now) else ("", policy.health_every)
 
 
+def _quiet(seen: Seen, memory: Memory, now: float) -> float:
+    """For how long no token is known to have come."""
+    proven = seen.progress.at if seen.progress is not None and seen.progress.ok else 0.0
+    return now - max(memory.routable_at, seen.last_token_at, proven)
+
+
+def _suspicious(seen: Seen, memory: Memory, policy: Policy, now: float) -> bool:
+    """Tell whether a proof of progress is due: requests run without a token, or the last proof failed."""
+    failing = seen.progress is not None and not seen.progress.ok
+    silent = _quiet(seen, memory, now) > min(_SILENT, policy.stalled)
+    return bool(memory.routable_at) and silent and (failing or bool(seen.in_flight)) and _due(seen.progress, 1.0, now)
+
+
 def _due(check: Check | None, every: float, now: float) -> bool:
     return check is None or now - check.at >= every
 
@@ -283,6 +206,13 @@ def _too_late(seen: Seen, memory: Memory, policy: Policy, now: float) -> Trouble
             reason="GeneratesNothing",
             message=f"loaded, but no completion within {policy.generate:.0f} s: {why}",
             action="read `stoker logs`; the model or its chat template may be broken",
+        )
+    failing = seen.progress is not None and not seen.progress.ok
+    if memory.routable_at and failing and _quiet(seen, memory, now) > policy.stalled:
+        return Trouble(
+            reason="NoForwardProgress",
+            message=f"requests run, and no token came for {policy.stalled:.0f} s, nor an answer to a small question",
+            action="read `stoker logs --previous`; it is being restarted",
         )
     sick = seen.health is not None and not seen.health.ok and now - seen.health.failing_since > policy.unhealthy_after
     if memory.routable_at and sick and now - seen.last_token_at > policy.unhealthy_after:
@@ -354,9 +284,9 @@ def _rungs(seen: Seen, memory: Memory, now: float) -> tuple[Condition, ...]:
     told.append(_rung("Loaded", memory.loaded_at, seen.loaded, "the engine lists the model"))
     told.append(_rung("Generates", memory.generates_at, seen.generates, "a completion came back from the engine"))
     told.append(_rung("Routable", memory.routable_at, seen.routable, "a completion came back through the gateway"))
-    sick = seen.health is not None and not seen.health.ok and memory.routable_at > 0
-    if sick and seen.health is not None:
-        return (*told, no("Ready", "Unhealthy", f"{seen.health.message}, for {now - seen.health.failing_since:.0f} s"))
+    sick = next((c for c in (seen.health, seen.progress) if c is not None and not c.ok), None)
+    if sick is not None and memory.routable_at:
+        return (*told, no("Ready", "Unhealthy", f"{sick.message}, for {now - sick.failing_since:.0f} s"))
     return (*told, _ready(told))
 
 

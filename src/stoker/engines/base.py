@@ -63,7 +63,8 @@ class Probes:
     metrics: str = "/metrics"
     in_force: tuple[str, ...] = ()  # paths whose JSON answers ``in_force`` reads
     startup: float = 600.0  # seconds after which a start has failed
-    generate: float = 120.0  # seconds for the first real completion
+    generate: float = 120.0  # seconds for one real completion
+    stalled: float = 120.0  # seconds without a token, while asked, after which it makes no progress any more
 
 
 class Reason(StrEnum):

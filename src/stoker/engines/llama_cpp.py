@@ -189,7 +189,8 @@ ENGINE: Final = LlamaCpp(
     table=_TABLE,
     lines=_LINES,
     rows=_ROWS,
-    probes=Probes(in_force=("/props", "/slots", "/v1/models"), startup=300.0, generate=120.0),
+    # On a CPU one batch of a long prompt may take minutes, in which no other request gets a token either.
+    probes=Probes(in_force=("/props", "/slots", "/v1/models"), startup=300.0, generate=120.0, stalled=600.0),
     flags={"tool": "chatTemplate: a file whose template writes tool calls", "reasoning": "reasoningParser: deepseek"},
     capabilities=Capabilities(
         dialects=("chat", "completions", "responses", "messages"),
