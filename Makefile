@@ -12,6 +12,7 @@ help:             ## show the commands
 $(BIN)/stoker: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Stoker needs Python 3.11 or newer; this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@echo 'installing Stoker into $(VENV) (the first time: about a minute)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sdk]'
 	@touch $(BIN)/stoker
 

@@ -72,6 +72,10 @@ class Machine:
         self.key = self.key or self.ok("key", "create", "tests").strip()
         return said
 
+    def start(self, *words: str) -> None:
+        """Start controller and gateway without any model."""
+        self.up("--bare", *words)
+
     def down(self) -> None:
         self.run("down", timeout=200)
 

@@ -39,46 +39,29 @@ def up(
     ] = False,
     listen: Annotated[str, typer.Option(help="Where the gateway listens.")] = "127.0.0.1:8080",
     admin: Annotated[str, typer.Option(help="Where its metrics are (loopback).")] = "127.0.0.1:8081",
-    workers: Annotated[int, typer.Option(help="Gateway processes.", min=1, max=64)] = 1,
+    workers: Annotated[int, typer.Option(help="Gateway processes.", min=1, max=16)] = 1,
     unmetered: Annotated[bool, typer.Option(help="Serve even when no usage record can be written.")] = False,
     accept_licence: Annotated[bool, typer.Option(help="Accept the licence of the model that --model names.")] = False,
     insecure: Annotated[bool, typer.Option(help="Allow to listen beyond loopback without TLS.")] = False,
+    bare: Annotated[bool, typer.Option(help="Start no model and wait for none: `stoker apply` brings yours.")] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait until the model answers.")] = 900.0,
 ) -> None:
     """Start the gateway, the controller, an engine and a model, and print how to use them."""
     settings: Settings = context.obj
     preflight.address(listen, insecure=insecure)
     manifests = preflight.manifests(model, exposed=_EXPOSED, accept=accept_licence, port=int(listen.rpartition(":")[2]))
-    running = spawn.find(settings.layout)
     for line in preflight.machine(settings.layout.root):
         err.print(f"[yellow]note:[/yellow] {line}")
-    if running is None or not running.alive:
-        arguments = [
-            "--state-dir",
-            str(settings.layout.root),
-            "--listen",
-            listen,
-            "--admin",
-            admin,
-            "--workers",
-            str(workers),
-        ]
-        arguments += ["--unmetered"] if unmetered else []
-        arguments += ["--hub-endpoint", settings.hub_endpoint] if settings.hub_endpoint else []
-        try:
-            _start(settings, arguments)
-        except BaseException:
-            _stop(settings, keep_engines=False)  # a supervisor that nobody sees must not stay behind
-            raise
-        started = True
-    else:
-        err.print(f"Stoker runs already (pid {running.pid}); applying to it")
-        started = False
+    words = ["--state-dir", str(settings.layout.root), "--listen", listen, "--admin", admin, "--workers", str(workers)]
+    words += ["--unmetered"] if unmetered else []
+    words += ["--hub-endpoint", settings.hub_endpoint] if settings.hub_endpoint else []
+    started = _ensure_running(settings, words)
     api = Client(settings.layout, actor=settings.actor)
     try:
-        banner = _bring_up(api, manifests if model or not _deployments(api) else None, wait=wait)
-    except KeyboardInterrupt:
-        if started:
+        wanted = manifests if model or not (bare or _deployments(api)) else None
+        banner = _bring_up(api, wanted, wait=0.0 if bare and not model else wait)
+    except BaseException:
+        if started and not detach:  # what nobody sees must not stay behind; with -d it is meant to
             _stop(settings, keep_engines=False)
         raise
     print(banner)
@@ -100,6 +83,20 @@ def down(
         raise NotFound(f"no Stoker runs with the state directory {settings.layout.root}")
     _stop(settings, keep_engines=keep_engines)
     print("stopped" + ("; engines go on" if keep_engines else ""))
+
+
+def _ensure_running(settings: Settings, arguments: list[str]) -> bool:
+    """Start the supervisor unless it runs; tells whether this call did."""
+    running = spawn.find(settings.layout)
+    if running is not None and running.alive:
+        err.print(f"Stoker runs already (pid {running.pid}); applying to it")
+        return False
+    try:
+        _start(settings, arguments)
+    except BaseException:
+        _stop(settings, keep_engines=False)
+        raise
+    return True
 
 
 def _start(settings: Settings, arguments: list[str]) -> None:
@@ -124,7 +121,8 @@ def _bring_up(api: Client, manifests: JsonObject | None, *, wait: float) -> str:
         answer = api.post("/v1/apply", manifests)
         for warning in answer.get("warnings") or []:  # type: ignore[union-attr]
             err.print(f"[yellow]warning:[/yellow] {warning}")
-    _watch(api, until=clock.mono() + wait)
+    if wait:
+        _watch(api, until=clock.mono() + wait)
     key, note = _key(api)
     status = api.get("/v1/status")
     for warning in status.get("warnings") or []:  # type: ignore[union-attr]
