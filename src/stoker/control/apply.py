@@ -7,16 +7,18 @@ from typing import Final
 import msgspec
 import yaml
 
+from stoker.base import clock
 from stoker.base.errors import Fault, Invalid, NotFound
 from stoker.base.json import Json, JsonObject
 from stoker.control.desk import Desk
-from stoker.drivers.store.base import Resource
+from stoker.drivers.store.base import Event, Resource
 from stoker.spec import kinds, manifest, references
 from stoker.spec.manifest import Document
 
 # What must be taken down in order before the resource itself may go.
 FINALIZERS: Final = {"ModelDeployment": ("stoker.dev/replicas",)}
-LICENCES: Final = "stoker.dev/accepted-licences"
+LICENCES: Final = "stoker.dev/accepted-licences"  # one name of a model a line
+_LICENSED: Final = ("ModelDeployment", "ModelCache")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ async def run(desk: Desk, request: Request, *, actor: str) -> JsonObject:
     results: list[Json] = [_result(d, before, after) for d, before, after in pairs]
     if not request.dry_run:
         await desk.store.apply([after for _, _, after in pairs], actor=actor)
+        for _, before, after in pairs:
+            await _tell_acceptance(desk, before, after, actor=actor)
         desk.wake()
     return {"results": results, "warnings": [w for d in documents for w in _warnings(d)]}
 
@@ -113,9 +117,11 @@ async def _merge(desk: Desk, document: Document, request: Request) -> tuple[Reso
         # Keys are made by `stoker key create`; a manifest that does not speak of them must not lock everybody out.
         spec["credentials"] = before.spec["credentials"]
     annotations = dict(document.metadata.annotations)
-    accepted = set((before.annotations if before else {}).get(LICENCES, "").split()) | set(request.accept_licences)
-    if accepted - {""}:
-        annotations[LICENCES] = " ".join(sorted(accepted - {""}))
+    accepted = _accepted(before) | set(annotations.get(LICENCES, "").splitlines())
+    if document.kind in _LICENSED:
+        accepted |= set(request.accept_licences)
+    if accepted:
+        annotations[LICENCES] = "\n".join(sorted(accepted))
     if document.ignored or document.deferred:
         annotations["stoker.dev/deferred"] = "; ".join((*document.ignored, *document.deferred))
     return before, Resource(
@@ -128,6 +134,42 @@ async def _merge(desk: Desk, document: Document, request: Request) -> tuple[Reso
         finalizers=FINALIZERS.get(document.kind, ()),
         spec=spec,
     )
+
+
+def _accepted(resource: Resource | None) -> set[str]:
+    """Names of the models whose licence was accepted for a resource."""
+    return set(resource.annotations.get(LICENCES, "").splitlines()) if resource is not None else set()
+
+
+def _agreed(resource: Resource | None) -> bool:
+    """Tell whether the spec itself accepts the licence of its model."""
+    if resource is None:
+        return False
+    model = resource.spec.get("model")
+    return resource.spec.get("acceptLicence") is True or (
+        isinstance(model, dict) and model.get("acceptLicence") is True
+    )
+
+
+async def _tell_acceptance(desk: Desk, before: Resource | None, after: Resource, *, actor: str) -> None:
+    """Keep who accepted which licence, and when: somebody will be asked."""
+    names = sorted(_accepted(after) - _accepted(before))
+    if _agreed(after) and not _agreed(before):
+        model = after.spec.get("model")
+        source = model if isinstance(model, dict) else {}
+        names.append(str(source.get("name") or source.get("repo") or source.get("path") or after.name))
+    for name in dict.fromkeys(names):
+        await desk.tell(
+            Event(
+                at=clock.now(),
+                kind=after.kind,
+                namespace=after.namespace,
+                name=after.name,
+                reason="LicenceAccepted",
+                message=f"the licence of {'every model' if name == '*' else name} was accepted",
+                actor=actor,
+            )
+        )
 
 
 def _namespace(document: Document, request: Request) -> str:

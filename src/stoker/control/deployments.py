@@ -1,12 +1,15 @@
 """Carry out what `decide/roll` says about deployments: compose replicas, and let replicas go."""
 
+import contextlib
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 import msgspec
 
 from stoker.base import clock
-from stoker.base.errors import Conflict
+from stoker.base.errors import Conflict, NotFound
 from stoker.base.json import Json, JsonObject
 from stoker.control.desk import Desk
 from stoker.control.world import World
@@ -35,7 +38,7 @@ async def run(desk: Desk, world: World, *, serving: set[str]) -> None:
             since=float(since) if isinstance(since, int | float) else 0.0,
             now=world.now,
         )
-        await _carry_out(desk, deployment, decision, wanted=wanted)
+        await _carry_out(desk, deployment, mine, decision, wanted=wanted)
 
 
 def template_hash(spec: JsonObject) -> str:
@@ -88,7 +91,9 @@ def _view(replica: Resource, serving: set[str]) -> Replica:
     )
 
 
-async def _carry_out(desk: Desk, deployment: Resource, decision: Decision, *, wanted: Wanted) -> None:
+async def _carry_out(
+    desk: Desk, deployment: Resource, replicas: Sequence[Resource], decision: Decision, *, wanted: Wanted
+) -> None:
     for create in decision.create:
         replica = _compose(deployment, create.index, wanted.hash)
         await desk.store.apply([replica], actor="controller")
@@ -103,6 +108,7 @@ async def _carry_out(desk: Desk, deployment: Resource, decision: Decision, *, wa
             "ModelDeployment", deployment.namespace, deployment.name, "stoker.dev/replicas"
         )
         return
+    await _pass_on(desk, deployment, replicas)
     told = [yes("Accepted", "SpecValid"), *_deferred(deployment), *decision.conditions]
     status: JsonObject = {
         "conditions": stamp(
@@ -119,6 +125,16 @@ def _deferred(deployment: Resource) -> list[Condition]:
     """Name the fields that were accepted and that nothing acts on yet."""
     later = deployment.annotations.get("stoker.dev/deferred", "")
     return [yes("FieldsDeferred", "NothingActsOnThemYet", later)] if later else []
+
+
+async def _pass_on(desk: Desk, deployment: Resource, replicas: Sequence[Resource]) -> None:
+    """Give changed annotations to the replicas: a licence accepted later must reach the one that waits for it."""
+    behind = [r for r in replicas if r.annotations != deployment.annotations and r.deleted_at is None]
+    for replica in behind:
+        with contextlib.suppress(Conflict, NotFound):  # it changed in between: the next pass sees it again
+            await desk.store.apply([replace(replica, annotations=dict(deployment.annotations))], actor="controller")
+    if behind:
+        desk.wake()
 
 
 async def write_status(desk: Desk, resource: Resource, status: JsonObject) -> bool:

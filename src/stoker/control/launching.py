@@ -117,7 +117,7 @@ def _want(desk: Desk, case: Case) -> Want | None:
 
 def _judge(desk: Desk, case: Case, found: Look) -> Check:
     resource, template, engine = case.resource, case.spec.template, case.engine
-    accepted = set(resource.annotations.get(LICENCES, "").split())
+    accepted = set(resource.annotations.get(LICENCES, "").splitlines())
     source = template.model
     own = source is not None and source.accept_licence
     candidate = Candidate(

@@ -73,18 +73,29 @@ class Stock:
     wake: Callable[[], None]
     retry_after: float = 30.0
     _fetches: dict[Want, _Fetch] = field(default_factory=dict)
-    _headers: dict[tuple[str, int, int], Look] = field(default_factory=dict)
+    _headers: dict[tuple[Want, str, int, int], Look] = field(default_factory=dict)
     _caches: dict[tuple[str, str], Want] = field(default_factory=dict)
 
     def look(self, want: Want) -> Look:
         """Tell how the files stand."""
         if want.missing:
             return Look(files=_no("CacheNotFound", want.missing, action="apply the ModelCache, or name another"))
+        return self._here(want) or self._coming(want)
+
+    def _here(self, want: Want) -> Look | None:
         path = self.path_of(want)
-        if path is not None and path.exists():
-            return self._read(want, path)
+        try:
+            if path is not None and path.exists():
+                return self._read(want, path)
+        except OSError as error:
+            # One model that may not be read must not end the pass for all others.
+            why = f"{path}: {error.strerror or error}"
+            return Look(files=_no("Unreadable", why, action="let the user that runs Stoker read it"))
         if want.path:
             return Look(files=_no("FileNotFound", f"{want.path} does not exist", action="correct spec.model.path"))
+        return None
+
+    def _coming(self, want: Want) -> Look:
         under_way = self._fetches.get(want)
         if under_way is None:
             return Look(files=_no("Absent", "not here yet"))
@@ -170,7 +181,7 @@ class Stock:
     def _read(self, want: Want, path: Path) -> Look:
         file = next(iter(sorted(path.glob("*.json"))), path) if path.is_dir() else path
         stat = file.stat()
-        key = (str(path), stat.st_size, stat.st_mtime_ns)
+        key = (want, str(path), stat.st_size, stat.st_mtime_ns)
         if key not in self._headers:
             self._headers[key] = _judged(want, path)
         return self._headers[key]
