@@ -48,6 +48,9 @@ fix: $(VENV)/.dev ## what a machine can mend, it mends
 bench: $(VENV)/.dev ## ratios against two peers; all of them with PEERS=all
 	$(BIN)/python bench/run.py --peers $(PEERS)
 
+docs: $(VENV)/.dev ## write the reference pages from the code
+	$(BIN)/python docs/generate.py
+
 test-all: $(VENV)/.dev ## make test and the opt-in jobs (large downloads, real time)
 	$(BIN)/python -m pytest -q
 
