@@ -9,7 +9,7 @@ import msgspec
 from stoker.base.errors import Conflict, Denied, Driver, Fault, Invalid, NotFound, StokerError
 from stoker.base.json import Json, JsonObject
 from stoker.base.layout import Layout
-from stoker.drivers import files
+from stoker.drivers import files, spawn
 from stoker.drivers.request import Call, Reply, fetch, stream
 
 _ERRORS: Mapping[int, type[StokerError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
@@ -55,7 +55,14 @@ class Client:
         value: Json = None,
         timeout: float = 60.0,
     ) -> JsonObject:
-        reply = fetch(self._request(method, path, query=query or {}, value=value, timeout=timeout))
+        call = self._request(method, path, query=query or {}, value=value, timeout=timeout)
+        try:
+            reply = fetch(call)
+        except Driver as error:
+            supervisor = spawn.find(self._layout)
+            if supervisor is not None and supervisor.alive:
+                raise
+            raise _nobody(self._layout) from error
         if reply.status < 300:
             return reply.object()
         raise _error(reply)
@@ -71,7 +78,7 @@ class Client:
     ) -> Call:
         token = files.read(self._layout.admin_token)
         if token is None or not self._layout.api_socket.exists():
-            raise Driver(f"no Stoker runs with the state directory {self._layout.root}: start it with `stoker up`")
+            raise _nobody(self._layout)
         asked = {
             name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in query.items() if v not in ("", None)
         }
@@ -87,6 +94,10 @@ class Client:
             timeout=timeout,
             unix=self._layout.api_socket,
         )
+
+
+def _nobody(layout: Layout) -> Driver:
+    return Driver(f"no Stoker runs with the state directory {layout.root}: start it with `stoker up`")
 
 
 def _error(reply: Reply) -> StokerError:

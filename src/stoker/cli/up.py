@@ -18,6 +18,7 @@ from stoker.cli.settings import Settings
 from stoker.drivers import spawn
 
 _LADDER = ("Accepted", "Preflighted", "CacheReady", "Scheduled", "Started", "Loaded", "Generates", "Routable")
+_TRIES = 3  # attempts that failed before `up` stops waiting for the next one
 _EXPOSED: dict[str, Json] = {"stoker.dev/exposed": "true"}
 
 
@@ -196,10 +197,14 @@ def _give_up(api: Client, waiting: list[JsonObject], *, late: bool) -> None:
         "ModelRefused",
         "BadFlag",
         "CpuLacksInstructions",
+        "FetchFailed",
+        "NoContainerDriver",
+        "EngineNotInstalled",
     }
     for replica in items(api.get("/v1/resources/ModelReplica"), "items"):
+        loops = int(text(replica, "status", "restarts") or 0) >= _TRIES
         for c in items(replica, "status", "conditions"):
-            if c.get("status") == "False" and (text(c, "reason") in final or late):
+            if c.get("status") == "False" and (text(c, "reason") in final or late or loops):
                 action = f"; next: {text(c, 'nextAction')}" if c.get("nextAction") else ""
                 why = text(c, "message") or text(c, "reason")
                 raise Driver(f"{text(replica, 'metadata', 'name')}: {text(c, 'type')}: {why}{action}")
