@@ -102,7 +102,7 @@ def manifests(model: str, *, exposed: dict[str, Json], accept: bool, port: int) 
     sources: list[Json] = [
         {"file": f"stoker up: {d['kind']}", "text": msgspec.json.encode(d).decode()} for d in documents
     ]
-    return {"sources": sources, "namespace": "default"}
+    return {"sources": sources, "namespace": "default", "deployment": name}
 
 
 def banner(status: JsonObject, *, key: str, note: str, python: str) -> str:

@@ -11,14 +11,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from stoker.base import clock
 from stoker.base.errors import Driver, NotFound
 from stoker.base.json import Json, JsonObject
-from stoker.cli import preflight
+from stoker.cli import preflight, waiting
 from stoker.cli.client import Client
-from stoker.cli.output import condition, err, items, text
+from stoker.cli.output import err, items, text
 from stoker.cli.settings import Settings
 from stoker.drivers import spawn
 
-_LADDER = ("Accepted", "Preflighted", "CacheReady", "Scheduled", "Started", "Loaded", "Generates", "Routable")
-_TRIES = 3  # attempts that failed before `up` stops waiting for the next one
 _EXPOSED: dict[str, Json] = {"stoker.dev/exposed": "true"}
 
 
@@ -123,12 +121,17 @@ def _bring_up(api: Client, manifests: JsonObject | None, *, wait: float) -> str:
         for warning in answer.get("warnings") or []:  # type: ignore[union-attr]
             err.print(f"[yellow]warning:[/yellow] {warning}")
     if wait:
-        _watch(api, until=clock.mono() + wait)
+        _watch(api, asked=_asked(manifests), until=clock.mono() + wait)
     key, note = _key(api)
     status = api.get("/v1/status")
     for warning in status.get("warnings") or []:  # type: ignore[union-attr]
         err.print(f"[yellow]warning:[/yellow] {warning}")
     return preflight.banner(status, key=key, note=note, python=sys.executable)
+
+
+def _asked(manifests: JsonObject | None) -> str:
+    """Name the deployment that these manifests bring; empty when none were applied."""
+    return str(manifests["deployment"]) if manifests else ""
 
 
 def _deployments(api: Client) -> list[JsonObject]:
@@ -147,8 +150,8 @@ def _key(api: Client) -> tuple[str, str]:
     return text(made, "key"), "shown only now: keep it"
 
 
-def _watch(api: Client, *, until: float) -> None:
-    """Show the ladder of every deployment until all are ready. Raises Driver when one cannot come up in time."""
+def _watch(api: Client, *, asked: str, until: float) -> None:
+    """Show the ladders until nothing is still coming. Raises Driver when what was asked for does not come up."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -159,60 +162,26 @@ def _watch(api: Client, *, until: float) -> None:
     with Progress(*columns, console=err, transient=True) as progress:
         tasks: dict[str, TaskID] = {}
         while True:
-            waiting = [d for d in _deployments(api) if condition(d, "Ready").get("status") != "True"]
-            for name, done, what in _rungs(api):
-                task = tasks.get(name)
-                if task is None:
-                    task = tasks[name] = progress.add_task(name, total=len(_LADDER), what="")
-                progress.update(task, completed=done, what=what[:80])
-            if not waiting:
-                return
-            _give_up(api, waiting, late=clock.mono() > until)
+            replicas = items(api.get("/v1/resources/ModelReplica"), "items")
+            now = waiting.state(_deployments(api), replicas, asked=asked)
+            for rung in waiting.rungs(replicas):
+                if rung.name not in tasks:
+                    tasks[rung.name] = progress.add_task(rung.name, total=len(waiting.LADDER), what="")
+                progress.update(tasks[rung.name], completed=rung.done, what=rung.what[:80])
+            if not now.coming or clock.mono() > until:
+                break
             clock.sleep(0.1)
+    _conclude(now)
 
 
-def _rungs(api: Client) -> list[tuple[str, int, str]]:
-    rungs = []
-    for replica in items(api.get("/v1/resources/ModelReplica"), "items"):
-        done = sum(condition(replica, rung).get("status") == "True" for rung in _LADDER)
-        missing = next((rung for rung in _LADDER if condition(replica, rung).get("status") != "True"), "Ready")
-        at = condition(replica, missing)
-        rungs.append(
-            (
-                text(replica, "metadata", "name"),
-                done,
-                f"{missing}: {text(at, 'message') or text(at, 'reason') or 'waiting'}",
-            )
-        )
-    return rungs
-
-
-def _give_up(api: Client, waiting: list[JsonObject], *, late: bool) -> None:
-    """Stop waiting when a person has to act first: waiting longer changes nothing."""
-    final = {
-        "LicenceNotAccepted",
-        "UnsupportedFormat",
-        "UnsupportedArchitecture",
-        "ContextTooLong",
-        "ModelRefused",
-        "BadFlag",
-        "CpuLacksInstructions",
-        "FetchFailed",
-        "NoContainerDriver",
-        "EngineNotInstalled",
-    }
-    for replica in items(api.get("/v1/resources/ModelReplica"), "items"):
-        loops = int(text(replica, "status", "restarts") or 0) >= _TRIES
-        for c in items(replica, "status", "conditions"):
-            if c.get("status") == "False" and (text(c, "reason") in final or late or loops):
-                action = f"; next: {text(c, 'nextAction')}" if c.get("nextAction") else ""
-                why = text(c, "message") or text(c, "reason")
-                raise Driver(f"{text(replica, 'metadata', 'name')}: {text(c, 'type')}: {why}{action}")
-    if late:
-        ready = condition(waiting[0], "Ready")
-        raise Driver(
-            f"{text(waiting[0], 'metadata', 'name')} is not ready: {text(ready, 'message')}; `stoker status` tells more"
-        )
+def _conclude(now: waiting.State) -> None:
+    """Say what is stuck; that is an error unless something else serves. Raises Driver."""
+    troubles = [f"{name}: {why}" for name, why in now.stuck.items()]
+    troubles += [f"{name} is not ready yet; `stoker status` tells more" for name in now.coming]
+    if troubles and not now.ready:
+        raise Driver("\n".join(troubles))
+    for trouble in troubles:
+        err.print(f"[yellow]warning:[/yellow] {trouble}")
 
 
 def _stay(settings: Settings) -> None:
