@@ -44,8 +44,7 @@ def test_tokens_from_bytes_are_right_on_every_published_log(capsys: pytest.Captu
     errors = {case["id"]: error for case in CASES if (error := _told(case)) is not None}
     with capsys.disabled():
         worst = max(errors, key=lambda name: errors[name])
-        print(f"
-KV tokens from KV bytes, {len(errors)} logs: median {statistics.median(errors.values()):.4%}")
+        print(f"KV tokens from KV bytes, {len(errors)} logs: median {statistics.median(errors.values()):.4%}")
         print(f"largest error {errors[worst]:.3%} ({worst})")
 
     assert len(errors) >= 60
