@@ -1,7 +1,6 @@
 """KV arithmetic against published start-up logs, and what must hold for every shape."""
 
 import statistics
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -26,15 +25,15 @@ def _told(case: dict) -> float | None:
     model = shape(case["model"])
     if model is None or not case.get("kv_cache_gib") or not case.get("kv_cache_tokens") or case["engine"] != "vllm":
         return None
-    # With pipeline stages a rank holds its own layers only.
-    stage = replace(model, layers=model.layers[: len(model.layers) // (case.get("pp") or 1)])
+    if (case.get("pp") or 1) > 1:
+        return None  # the log has one rank's bytes, and the rank with the least decides
     cut = Cut(
         ranks=case["tp"],
         element_bytes=_element(case),
         block_tokens=case.get("block_size") or 16,
         batch_tokens=case.get("max_num_batched_tokens") or 8192,
     )
-    pool = kv.vllm(stage, cut, cache_bytes=case["kv_cache_gib"] * GIB, length=case["max_model_len"])
+    pool = kv.vllm(model, cut, cache_bytes=case["kv_cache_gib"] * GIB, length=case["max_model_len"])
     # Before 0.20 vLLM printed blocks over groups, later the length times the requests that fit.
     found = (pool.logged_tokens, pool.tokens)
     return min(abs(tokens / case["kv_cache_tokens"] - 1) for tokens in found)
