@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from stoker import __version__
-from stoker.base.errors import Conflict, Denied, Driver, Fault, Invalid, NotFound, StokerError
+from stoker.base.errors import Conflict, Denied, Driver, Fault, Invalid, NotFound, StokerError, nearest
 from stoker.base.json import Json, JsonObject
 from stoker.control import apply, keys, report
 from stoker.control.desk import Desk
@@ -157,7 +157,12 @@ async def _list(request: Request, desk: Desk) -> Json:
 
 async def _get(request: Request, desk: Desk) -> Json:
     kind, namespace, name = _named(request)
-    return report.manifest(await desk.store.get(kind.name, namespace, name))
+    try:
+        return report.manifest(await desk.store.get(kind.name, namespace, name))
+    except NotFound as error:
+        there = [r.name for r in await desk.store.list(kind.name, namespace=namespace if kind.namespaced else None)]
+        hint = nearest(name, there)
+        raise NotFound(f"{error}; {hint}" if hint else str(error)) from error
 
 
 async def _delete(request: Request, desk: Desk) -> Json:

@@ -128,12 +128,22 @@ async def _merge(desk: Desk, document: Document, request: Request) -> tuple[Reso
         kind=document.kind,
         name=document.metadata.name,
         namespace=namespace,
-        resource_version=document.metadata.resource_version,
+        resource_version=_version(document, before),
         labels=dict(document.metadata.labels),
         annotations=annotations,
         finalizers=FINALIZERS.get(document.kind, ()),
         spec=spec,
     )
+
+
+def _version(document: Document, before: Resource | None) -> str:
+    """Over which version a document may be written.
+
+    A status changes by itself, and the version with it; while the generation is the one that was read, nobody changed
+    the spec in between.
+    """
+    same = before is not None and document.generation == before.generation
+    return "" if same else document.metadata.resource_version
 
 
 def _accepted(resource: Resource | None) -> set[str]:

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, cast
 
 import msgspec
@@ -132,7 +131,9 @@ async def _pass_on(desk: Desk, deployment: Resource, replicas: Sequence[Resource
     behind = [r for r in replicas if r.annotations != deployment.annotations and r.deleted_at is None]
     for replica in behind:
         with contextlib.suppress(Conflict, NotFound):  # it changed in between: the next pass sees it again
-            await desk.store.apply([replace(replica, annotations=dict(deployment.annotations))], actor="controller")
+            await desk.store.apply(
+                [msgspec.structs.replace(replica, annotations=dict(deployment.annotations))], actor="controller"
+            )
     if behind:
         desk.wake()
 

@@ -379,13 +379,14 @@ async def _orphans(desk: Desk, world: World) -> None:
 
 
 def serving(steps: list[Step], world: World, board: Board) -> set[str]:
-    """Name the replicas (by uid) that every live gateway worker serves."""
-    return {
-        step.resource.uid
-        for step in steps
-        if step.attempt is not None
-        and step.decision.route is State.SERVE
-        and (seen := board.seen(step.key, step.attempt.run.name, world)) is not None
-        and seen.state is State.SERVE
-        and (seen.acknowledged or world.gateways.gone)
-    }
+    """Name the replicas (by uid) that every live gateway worker serves, or would if a service selected them."""
+    return {step.resource.uid for step in steps if _serves(step, world, board)}
+
+
+def _serves(step: Step, world: World, board: Board) -> bool:
+    if step.attempt is None or step.decision.route is not State.SERVE:
+        return False
+    seen = board.seen(step.key, step.attempt.run.name, world)
+    if seen is None:  # proven through the gateways, and then left out of the routes: no service selects it
+        return True
+    return seen.state is State.SERVE and (seen.acknowledged or world.gateways.gone)

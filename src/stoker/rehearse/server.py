@@ -80,6 +80,8 @@ class Server:
                     break
         except (ConnectionError, ValueError):
             pass  # the client went, or spoke no HTTP: nobody is left to be told
+        except asyncio.CancelledError:
+            pass  # the process ends; a task that ends cancelled would fill the log with its trace
         finally:
             writer.close()
 

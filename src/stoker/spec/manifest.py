@@ -3,10 +3,11 @@
 1. Every document of every file is read; one wrong document refuses the set, with all faults of all documents.
 2. A fault names file, line, field and, where there is one, the nearest right name.
 3. ``modelplane.ai/v1alpha1`` documents are converted first; what that lost is listed in ``ignored``.
-4. Fields that nothing acts on yet are listed in ``deferred``; the controller says so in a condition.
+4. A ``List`` stands for the documents in it.
+5. Fields that nothing acts on yet are listed in ``deferred``; the controller says so in a condition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,6 +27,8 @@ _SERVER_WRITTEN: Final = frozenset(
     {
         "uid",
         "generation",
+        "createdAt",
+        "deletedAt",
         "creationTimestamp",
         "deletionTimestamp",
         "managedFields",
@@ -47,6 +50,7 @@ class Document:
     line: int = 0
     ignored: tuple[str, ...] = ()
     deferred: tuple[str, ...] = ()
+    generation: int = 0  # of the resource that was read and edited; 0: written afresh
     lines: Mapping[Path, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -97,7 +101,7 @@ def load_set(texts: Sequence[tuple[str, str]]) -> tuple[Document, ...]:
     for file, text in texts:
         sources, malformed = read(text, file=file)
         faults += malformed
-        for source in sources:
+        for source in (member for whole in sources for member in _members(whole)):
             document, wrong = _document(source, file)
             faults += wrong
             documents += [document] if document else []
@@ -105,6 +109,18 @@ def load_set(texts: Sequence[tuple[str, str]]) -> tuple[Document, ...]:
     if faults:
         raise Invalid(*faults)
     return tuple(documents)
+
+
+def _members(source: Source) -> Iterator[Source]:
+    """Take a list apart, as ``get -o yaml`` prints one."""
+    value = source.value
+    items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+    if not isinstance(items, list):
+        yield source
+        return
+    for index, item in enumerate(items):
+        here = ("items", index)
+        yield Source(item, {path[2:]: line for path, line in source.lines.items() if path[:2] == here})
 
 
 def _twice(documents: Sequence[Document]) -> list[Fault]:
@@ -152,6 +168,7 @@ def _document(source: Source, file: str) -> tuple[Document | None, Sequence[Faul
         line=source.line(()),
         ignored=ignored,
         deferred=_deferred(kind, spec if isinstance(spec, dict) else {}),
+        generation=_generation(raw.get("metadata")),
         lines={**source.lines, **{new: source.line(old) for new, old in place.moved.items()}},
     )
     return document, []
@@ -197,6 +214,11 @@ def _metadata(raw: Json, kind: Kind, place: _Place) -> tuple[Metadata | None, Se
         message = f"{kind.name} is cluster-wide and has no namespace"
         return None, [place.fault(message, path=("metadata", "namespace"), hint="remove this line")]
     return metadata, ()
+
+
+def _generation(metadata: Json) -> int:
+    told = metadata.get("generation") if isinstance(metadata, dict) else None
+    return told if isinstance(told, int) else 0
 
 
 def _spec(raw: Json, kind: Kind, place: _Place) -> tuple[Spec | None, Sequence[Fault]]:
