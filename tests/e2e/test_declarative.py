@@ -214,8 +214,7 @@ def test_a_caller_has_limits_and_only_its_services(plane: Machine) -> None:
     plane.ok("apply", "-f", "-", stdin=text(document("Caller", "narrow", spec)))
     plane.wait("the new rule", lambda: [m.id for m in client(plane, key).models.list().data] != [])
     with pytest.raises(openai.RateLimitError) as refused:
-        for _ in range(3):
-            say(plane, "talk", key=key)
+        [say(plane, "talk", key=key) for _ in range(3)]
     assert 0 < int(refused.value.response.headers["retry-after"]) <= 60
 
 

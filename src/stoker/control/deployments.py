@@ -79,13 +79,17 @@ def _view(replica: Resource, serving: set[str]) -> Replica:
     conditions = replica.status.get("conditions")
     listed = [c for c in conditions if isinstance(c, dict)] if isinstance(conditions, list) else []
     missing = next((c for c in listed if c.get("status") == "False" and c.get("type") != "Ready"), None)
+    failing = f"{missing.get('type')}: {missing.get('message') or missing.get('reason')}" if missing else ""
+    trouble = memory_of(replica).trouble
+    if trouble is not None:  # while the next attempt starts, what counts is why the last one ended
+        failing = f"{trouble.reason}: {trouble.message}"
     return Replica(
         name=replica.name,
         index=spec.index,
         hash=spec.template_hash,
         retired=replica.deleted_at is not None,
         serving=replica.uid in serving and holds(conditions, "Ready"),
-        failing=f"{missing.get('type')}: {missing.get('message') or missing.get('reason')}" if missing else "",
+        failing=failing,
         devices=spec.devices,
     )
 
