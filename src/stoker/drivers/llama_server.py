@@ -4,15 +4,18 @@ What it sees to, because each was seen to go wrong:
 1. OpenMP threads wait passively: spinning ones bring two busy cores to one token a second.
 2. A processor without the instructions that the wheel was built for is told in words (exit 3), not by SIGILL.
 3. No page of any origin may call it, and every path that does something needs the key.
-4. SIGTERM ends it in bounded time: tearing the server down holds the interpreter until the last client has gone.
+4. What llama.cpp says about a start that fails is on paper before the process ends.
+5. SIGTERM ends it in bounded time: tearing the server down holds the interpreter until the last client has gone.
 """
 
 import argparse
+import ctypes
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
@@ -22,6 +25,7 @@ from stoker.base.errors import nearest
 INSTRUCTIONS: Final = ("avx2", "fma", "f16c", "bmi2")
 PASSIVE: Final = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 TEARDOWN_SECONDS: Final = 5
+_LOG_SECONDS: Final = 0.5
 BAD_FLAG: Final = 2
 CPU_TOO_OLD: Final = 3
 
@@ -124,6 +128,7 @@ def _serve(asked: argparse.Namespace) -> int:
     try:
         server = xllamacpp.Server(_params(xllamacpp, asked))
     except RuntimeError as error:
+        _flush(xllamacpp.xllamacpp.__file__)
         _say(f"llama.cpp did not start: {error}")
         return 1
     while not stop.wait(0.2):  # in slices: a wait without end would not see the signal
@@ -132,6 +137,18 @@ def _serve(asked: argparse.Namespace) -> int:
     signal.alarm(TEARDOWN_SECONDS)
     del server
     return 0
+
+
+def _flush(library: str) -> None:
+    """Let llama.cpp finish its log: a thread of its own writes it, and the lines that say why would go with it."""
+    loaded = ctypes.CDLL(library)
+    try:
+        main, flush = loaded["_Z15common_log_mainv"], loaded["_Z16common_log_flushP10common_log"]
+    except AttributeError:  # a build that hides them: its thread gets the time that it mostly needs
+        time.sleep(_LOG_SECONDS)
+        return
+    main.restype, flush.argtypes, flush.restype = ctypes.c_void_p, [ctypes.c_void_p], None
+    flush(main())
 
 
 def _params(xllamacpp: object, asked: argparse.Namespace) -> object:
