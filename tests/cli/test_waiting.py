@@ -106,3 +106,20 @@ def test_a_model_is_a_name_or_a_repository(model: str, source: dict[str, str]) -
 def test_a_near_miss_names_the_model_that_was_meant() -> None:
     with pytest.raises(Invalid, match="did you mean 'smollm2-135m-instruct'"):
         preflight.manifests("smollm2-135m-instrct", exposed={}, accept=False, port=1)
+
+
+def test_what_was_said_of_an_earlier_spec_is_over() -> None:
+    said: JsonObject = {"type": "Ready", "status": "True", "reason": "AllReplicasReady", "observedGeneration": 1}
+    changed: JsonObject = {
+        "metadata": {"name": "a", "generation": 2},
+        "status": {"conditions": [said], "templateHash": "old"},
+    }
+    refused = resource("r", ("Preflighted", "False", "LicenceNotAccepted"), deployment="a")
+    assert state([changed], [refused]) == State(coming=("a",))
+
+    seen: JsonObject = {**said, "status": "False", "observedGeneration": 2}
+    changed["status"] = {"conditions": [seen], "templateHash": "new"}
+    refused["spec"] = {"deployment": "a", "templateHash": "old"}
+    assert state([changed], [refused]) == State(coming=("a",))
+    refused["spec"] = {"deployment": "a", "templateHash": "new"}
+    assert state([changed], [refused]) == State(stuck={"a": "Preflighted: m; next: a"})

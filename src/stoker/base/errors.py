@@ -54,7 +54,11 @@ class Denied(StokerError):
 
 
 class Driver(StokerError):
-    """The world refused: a process did not start, a disk is full, a peer is gone."""
+    """The world refused: a process did not start, a disk is full, a peer is gone. ``reason``: as a condition has it."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

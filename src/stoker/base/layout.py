@@ -66,6 +66,11 @@ class Layout:
         return self.keys / "admin.token"
 
     @property
+    def hub_token(self) -> Path:
+        """The token for a model hub."""
+        return self.keys / "hub.token"
+
+    @property
     def probe_key(self) -> Path:
         """Signs the controller's probe requests."""
         return self.keys / "probe.key"

@@ -14,8 +14,8 @@ from stoker.base.json import Json, JsonObject
 from stoker.cli import preflight, waiting
 from stoker.cli.client import Client
 from stoker.cli.output import err, items, text
-from stoker.cli.settings import Settings
-from stoker.drivers import spawn
+from stoker.cli.settings import Settings, hub_token
+from stoker.drivers import files, spawn
 
 _EXPOSED: dict[str, Json] = {"stoker.dev/exposed": "true"}
 
@@ -100,6 +100,8 @@ def _ensure_running(settings: Settings, arguments: list[str]) -> bool:
 
 def _start(settings: Settings, arguments: list[str]) -> None:
     settings.layout.make()
+    if token := hub_token():
+        files.replace(settings.layout.hub_token, token.encode())
     log = settings.layout.logs / "supervisor.log"
     pid = spawn.start("stoker.control.supervisor", arguments, log=log)
     api = Client(settings.layout)

@@ -20,6 +20,13 @@ STUCK: Final = frozenset(
         "BadFlag",
         "CpuLacksInstructions",
         "FetchFailed",
+        "HubDenied",
+        "HubNotFound",
+        "HubUnreachable",
+        "ChecksumMismatch",
+        "NothingToFetch",
+        "DiskFull",
+        "Unreadable",
         "FileNotFound",
         "CacheNotFound",
         "NoContainerDriver",
@@ -45,15 +52,27 @@ def state(deployments: Sequence[JsonObject], replicas: Sequence[JsonObject], *, 
         name = text(deployment, "metadata", "name")
         if asked and name != asked:
             continue
+        if not _current(deployment):
+            coming.append(name)
+            continue
         if condition(deployment, "Ready").get("status") == "True":
             ready.append(name)
             continue
-        why = next((w for r in replicas if text(r, "spec", "deployment") == name and (w := _stuck(r))), "")
+        made = text(deployment, "status", "templateHash")  # a replica of an earlier spec is stuck no more: it goes
+        mine = [
+            r for r in replicas if text(r, "spec", "deployment") == name and text(r, "spec", "templateHash") == made
+        ]
+        why = next((w for r in mine if (w := _stuck(r))), "")
         if why:
             stuck[name] = why
         else:
             coming.append(name)
     return State(ready=tuple(ready), coming=tuple(coming), stuck=stuck)
+
+
+def _current(deployment: JsonObject) -> bool:
+    """Tell whether the controller has looked at the spec as it is now: what it said of an earlier one is over."""
+    return text(condition(deployment, "Ready"), "observedGeneration") == text(deployment, "metadata", "generation")
 
 
 def _stuck(replica: JsonObject) -> str:

@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from stoker.base import clock
 from stoker.base.errors import Driver, Invalid
@@ -16,6 +19,20 @@ from stoker.decide import licence
 from stoker.decide.replica import Check
 from stoker.drivers import downloads, llama_build, models, packages, weights
 from stoker.engines.base import Model
+
+_SELDOM: Final = 20
+_LONGEST: Final = 3600.0
+# Reasons that only a person can mend.
+FINAL: Final = frozenset({"HubDenied", "HubNotFound", "ChecksumMismatch", "NothingToFetch"})
+_ACTIONS: Final = {
+    "HubDenied": "accept its terms on the hub, and give a token: HF_TOKEN at `stoker up`, or a ModelCache's authSecret",
+    "HubNotFound": "correct the repository or revision; a private one needs a token (HF_TOKEN at `stoker up`)",
+    "HubBusy": "it is tried again by itself; a token (HF_TOKEN at `stoker up`) is asked less",
+    "HubUnreachable": "it is tried again by itself; HF_ENDPOINT names another hub, --model takes a file that is here",
+    "DiskFull": "free space on the state directory's disk; it is tried again by itself",
+    "ChecksumMismatch": "do not use these files; ask their publisher, or correct the sha256 that was given",
+    "NothingToFetch": "name another repository, or the file in a ModelCache (huggingFace.files)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +117,7 @@ class Stock:
         if under_way is None:
             return Look(files=_no("Absent", "not here yet"))
         if under_way.failed is not None:
-            return Look(files=self._failed(under_way.failed))
+            return Look(files=self._failed(under_way, under_way.failed))
         p = under_way.progress
         share = f"{show_bytes(p.done)} of {show_bytes(p.total)}" if p.total else "beginning"
         return Look(files=_no("Fetching", share), bytes_done=p.done, bytes_total=p.total)
@@ -108,7 +125,7 @@ class Stock:
     def fetch(self, want: Want) -> None:
         """Start fetching, unless it is under way or has just failed."""
         under_way = self._fetches.get(want)
-        if under_way is not None and (under_way.task is not None or not self._due(under_way)):
+        if under_way is not None and (under_way.failed is None or not self._due(under_way, under_way.failed)):
             return
         fetch = self._fetches[want] = _Fetch()
         fetch.task = asyncio.get_running_loop().create_task(self._run(want, fetch))
@@ -151,9 +168,13 @@ class Stock:
             else:
                 await downloads.fetch(self._download(want), progress=fetch.progress)
             del self._fetches[want]
-        except (Driver, Invalid) as error:
-            fetch.task = None
-            fetch.failed = _no("FetchFailed", str(error), action="it is tried again; `stoker events` shows each try")
+        except Driver as error:
+            why = error.reason or "FetchFailed"
+            fetch.failed = _no(why, str(error), action=_ACTIONS.get(why, "it is tried again by itself"))
+        except Invalid as error:
+            fetch.failed = _no("NothingToFetch", str(error), action=_ACTIONS["NothingToFetch"])
+        except (OSError, msgspec.MsgspecError) as error:  # no process could be had, or it spoke no words of ours
+            fetch.failed = _no("FetchFailed", str(error), action="it is tried again by itself")
         finally:
             self.wake()
 
@@ -164,17 +185,24 @@ class Stock:
             revision=want.revision,
             url=want.url,
             endpoint=self.hub_endpoint,
-            token_file=want.token_file,
+            token_file=want.token_file or self._own_token(),
             include=want.include,
             sha256=want.sha256,
         )
 
-    def _due(self, fetch: _Fetch) -> bool:
-        return fetch.failed is None or clock.now() - fetch.failed.at >= self.retry_after
+    def _own_token(self) -> str:
+        """The token that `stoker up` took from its environment, when there is one."""
+        own = self.layout.hub_token
+        return str(own) if own.exists() else ""
 
-    def _failed(self, failed: Check) -> Check:
+    def _due(self, fetch: _Fetch, failed: Check) -> bool:
+        """Tell whether to try again. What a person must mend first is tried seldom: a hub bans who hammers it."""
+        wait = self.retry_after * (_SELDOM if failed.reason in FINAL else 1)
+        return clock.now() - failed.at >= (min(_LONGEST, fetch.progress.retry_after) or wait)
+
+    def _failed(self, fetch: _Fetch, failed: Check) -> Check:
         """A failure stays visible, and after a while counts as absent, so that it is tried again."""
-        if clock.now() - failed.at < self.retry_after:
+        if not self._due(fetch, failed):
             return failed
         return _no("Absent", failed.message, action=failed.action)
 

@@ -34,10 +34,11 @@ class Download:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a fetch is, in bytes."""
+    """How far a fetch is, in bytes, and how long it must rest when it failed."""
 
     done: int = 0
     total: int = 0
+    retry_after: float = 0.0  # seconds that the hub asks to wait
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -47,6 +48,8 @@ class _Line(msgspec.Struct, frozen=True):
     total: int = 0
     path: str = ""
     error: str = ""
+    reason: str = ""
+    retry_after: float = 0.0
 
 
 def place(folder: Path, *, repo: str = "", url: str = "") -> Path:
@@ -114,7 +117,8 @@ async def _follow(child: asyncio.subprocess.Process, job: bytes, progress: Progr
     async for text in child.stdout:
         line = msgspec.json.decode(text, type=_Line)
         progress.done, progress.total = line.done or progress.done, line.total or progress.total
+        progress.retry_after = line.retry_after or progress.retry_after
     code = await child.wait()
     if line.path:
         return Path(line.path)
-    raise Driver(line.error or f"the fetching process ended with {code} and said nothing")
+    raise Driver(line.error or f"the fetching process ended with {code} and said nothing", reason=line.reason)

