@@ -1,0 +1,308 @@
+"""Kill everything that can be killed, under load from the real client, and count what is left.
+
+The rule behind each test: a request that was answered has exactly one record; one that was not ended visibly; nothing
+that runs is lost from sight.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import openai
+import pytest
+from tests.e2e.machine import Machine, machine
+
+from stoker.base import clock
+
+
+@dataclass
+class Seen:
+    """What clients saw, by the request id that the gateway gave."""
+
+    answered: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)  # an error after the answer had begun
+    refused: list[str] = field(default_factory=list)  # no answer at all
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, made: Machine, *, tokens: int) -> None:
+        """Ask once, streamed; tell how it ended."""
+        client = openai.OpenAI(base_url=made.url, api_key=made.key, max_retries=0, timeout=30)
+        request = ""
+        try:
+            raw = client.completions.with_raw_response.create(
+                model="tiny", prompt="The engine", max_tokens=tokens, stream=True, extra_body={"ignore_eos": True}
+            )
+            request = raw.headers["x-request-id"]
+            finish = [c.choices[0].finish_reason for c in raw.parse() if c.choices]
+            assert finish
+            assert finish[-1] == "length"
+            self.answered.append(request)
+        except openai.OpenAIError as error:
+            (self.broken if request else self.refused).append(request or repr(error))
+        except AssertionError:
+            # A stream that ended without an error and without a finish: the one thing that must never happen.
+            self.broken.append(f"silently cut: {request}")
+
+    def forever(self, made: Machine, tokens: int) -> None:
+        while not self.stop.is_set():
+            self.ask(made, tokens=tokens)
+
+
+@contextlib.contextmanager
+def load(made: Machine, *, clients: int = 3) -> Iterator[Seen]:
+    """Clients with answers of different length, for as long as the body runs."""
+    seen = Seen()
+    threads = [threading.Thread(target=seen.forever, args=(made, 20 + 60 * i)) for i in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        seen.stop.set()
+        for thread in threads:
+            thread.join(timeout=60)
+
+
+def pause(seconds: float) -> None:
+    clock.sleep(seconds)
+
+
+def kill(made: Machine, module: str) -> list[int]:
+    made.wait(f"{module} runs", lambda: made.pids(module))
+    pids = made.pids(module)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return pids
+
+
+def outcomes(made: Machine) -> dict[str, list[str]]:
+    """The recorded outcomes of each request id."""
+    found: dict[str, list[str]] = {}
+    for record in made.data("usage", "--records", "--limit", "100000", "--since", "1h")["items"]:
+        found.setdefault(record["request_id"], []).append(record.get("outcome", "complete"))
+    return found
+
+
+def assert_accounted(made: Machine, seen: Seen) -> None:
+    """Every answered request has one record, and it says that it was answered; no stream was cut silently."""
+    recorded = outcomes(made)
+    assert [r for r in seen.broken if r.startswith("silently")] == []
+    assert {r: recorded.get(r) for r in seen.answered if recorded.get(r) != ["length"]} == {}
+    assert [r for r, found in recorded.items() if len(found) > 1] == []
+    assert {r: recorded.get(r) for r in seen.broken if not recorded.get(r)} == {}
+
+
+def ready(made: Machine) -> bool:
+    name = made.replicas("tiny")[0]["metadata"]["name"]
+    return made.condition("mr", name, "Ready")["status"] == "True"
+
+
+def answers(made: Machine) -> bool:
+    seen = Seen()
+    seen.ask(made, tokens=4)
+    return bool(seen.answered)
+
+
+def test_killing_the_controller_fails_no_request_and_restarts_no_engine(running: Machine) -> None:
+    engines = running.pids("llama_server")
+    before = running.condition("mr", running.replicas()[0]["metadata"]["name"], "Ready")
+    with load(running) as seen:
+        for wait in (0.3, 0.8, 0.1):
+            pause(wait)
+            kill(running, "stoker.control")
+            running.wait(
+                "the controller is back",
+                lambda: running.pids("stoker.control") and running.run("status").returncode == 0,
+            )
+    replica = running.replicas()[0]
+
+    assert (seen.broken, seen.refused) == ([], [])
+    assert len(seen.answered) > 3
+    assert running.pids("llama_server") == engines
+    assert replica["status"]["restarts"] == 0
+    assert (
+        running.condition("mr", replica["metadata"]["name"], "Ready")["lastTransitionTime"]
+        == before["lastTransitionTime"]
+    )
+    assert_accounted(running, seen)
+
+
+def test_a_rollout_goes_on_when_the_controller_dies_in_its_middle(running: Machine, tiny_gguf: Path) -> None:
+    manifest = running.ok("get", "md", "tiny", "-o", "yaml").replace("contextTokens: 4096", "contextTokens: 2048")
+    with load(running) as seen:
+        running.ok("apply", "-f", "-", stdin=manifest)
+        for _ in range(3):
+            pause(0.25)
+            kill(running, "stoker.control")
+        running.wait(
+            "the new spec serves alone",
+            lambda: (
+                [r["spec"]["template"]["engine"]["contextTokens"] for r in running.replicas()] == [2048]
+                and ready(running)
+            ),
+        )
+
+    assert (seen.broken, seen.refused) == ([], [])
+    assert len(running.pids("llama_server")) == 1
+    assert_accounted(running, seen)
+
+
+def test_killing_the_gateway_loses_and_doubles_no_record(running: Machine) -> None:
+    engines = running.pids("llama_server")
+    with load(running) as seen:
+        for wait in (0.5, 0.9):
+            pause(wait)
+            kill(running, "stoker.gateway")
+            running.wait("the gateway answers again", lambda: answers(running), within=10)
+        pause(0.5)
+    running.wait(
+        "what was in flight is recorded as lost",
+        lambda: ["lost"] in outcomes(running).values(),
+    )
+
+    assert running.pids("llama_server") == engines
+    assert len(seen.answered) > 3
+    lost = [r for r, found in outcomes(running).items() if found == ["lost"]]
+    assert set(seen.broken) <= set(lost)  # whoever had an answer begun is among the lost, by its id
+    assert_accounted(running, seen)
+
+
+def test_with_two_workers_the_other_one_goes_on(fresh: Machine, tiny_gguf: Path) -> None:
+    fresh.up("--model", str(tiny_gguf), "--workers", "2")
+    with load(fresh, clients=4) as seen:
+        pause(0.5)
+        os.kill(fresh.pids("stoker.gateway")[0], signal.SIGKILL)
+        pause(1.0)
+
+    assert len(fresh.pids("stoker.gateway")) == 2
+    assert seen.refused == [] or len(seen.refused) <= 2  # only what the dead worker had taken and not yet begun
+    assert_accounted(fresh, seen)
+
+
+def test_a_killed_engine_ends_its_answers_visibly_and_comes_back(running: Machine) -> None:
+    with load(running) as seen:
+        pause(0.5)
+        old = kill(running, "llama_server")
+        running.wait("another engine serves", lambda: running.pids("llama_server") not in ([], old) and ready(running))
+        running.wait("it answers", lambda: answers(running))
+    replica = running.replicas()[0]
+
+    assert seen.broken, "nobody was in the middle of an answer"
+    assert replica["status"]["restarts"] == 1
+    assert "Killed" in running.ok("events", "mr", replica["metadata"]["name"])
+    assert all(outcomes(running)[r] in (["truncated"], ["error"]) for r in seen.broken)
+    assert_accounted(running, seen)
+
+
+def test_a_killed_shim_takes_its_engine_along_and_leaves_no_orphan(running: Machine) -> None:
+    old = running.pids("llama_server")
+    shims = [int(e.name) for e in Path("/proc").iterdir() if e.name.isdigit() and _is_shim(int(e.name), running)]
+    for pid in shims:
+        os.kill(pid, signal.SIGKILL)
+    running.wait("another engine serves", lambda: running.pids("llama_server") not in ([], old) and ready(running))
+
+    assert not set(old) & set(running.pids("llama_server"))
+    assert answers(running)
+
+
+def _is_shim(pid: int, made: Machine) -> bool:
+    with contextlib.suppress(OSError):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return any(word.endswith(b"shim.py") for word in line) and any(str(made.root).encode() in word for word in line)
+    return False
+
+
+def test_engines_outlive_a_killed_supervisor_and_are_adopted(running: Machine) -> None:
+    engines = running.pids("llama_server")
+    os.kill(running.supervisor(), signal.SIGKILL)
+    running.wait(
+        "controller and gateways have gone",
+        lambda: not running.pids("stoker.control") and not running.pids("stoker.gateway"),
+    )
+    assert running.pids("llama_server") == engines
+    running.up()
+
+    assert running.pids("llama_server") == engines
+    assert running.replicas()[0]["status"]["restarts"] == 0
+    assert answers(running)
+
+
+def test_after_a_power_cut_of_processes_the_state_is_as_before(running: Machine) -> None:
+    running.ok("key", "create", "ann")
+    before = _declared(running)
+    with load(running) as seen:
+        pause(1.0)
+        running.kill_all()
+        pause(0.2)
+        seen.stop.set()
+    for module in ("stoker.control", "stoker.gateway", "llama_server"):
+        assert running.pids(module) == []
+    running.up()
+
+    assert _declared(running) == before
+    assert "KeyCreated" in running.ok("events")
+    recorded = outcomes(running)
+    assert {r: recorded.get(r) for r in seen.broken if recorded.get(r) not in (["lost"], ["truncated"])} == {}
+    assert_accounted(running, seen)
+    assert answers(running)
+
+
+def _declared(made: Machine) -> dict[str, list[dict]]:
+    """Everything that a person declared, and every key's hash."""
+    return {kind: [r["spec"] for r in made.data("get", kind)["items"]] for kind in ("md", "ms", "uc", "ig", "ca")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of its own needs root (tmpfs)")
+def test_a_full_disk_refuses_with_a_name_and_heals_without_a_restart(tmp_path: Path, tiny_gguf: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    assert os.system(f"mount -t tmpfs -o size=64m tmpfs {small}") == 0  # noqa: S605
+    try:
+        with machine(small / "state") as made:
+            made.up("--model", str(tiny_gguf))
+            gateway = made.pids("stoker.gateway")
+            filler = small / "filler"
+            _fill(filler)
+            made.wait("accounting is refused", lambda: _refusal(made) == "accounting_unavailable", within=60)
+            engines = made.pids("llama_server")
+            filler.unlink()
+            made.wait("it heals", lambda: answers(made), within=30)
+
+            assert made.pids("stoker.gateway") == gateway
+            assert made.pids("llama_server") == engines
+            made.wait(
+                "the controller works again", lambda: made.run("apply", "-f", "-", stdin=_caller()).returncode == 0
+            )
+            made.ok("backup", str(tmp_path / "backup.db"))
+    finally:
+        os.system(f"umount -l {small}")  # noqa: S605
+
+
+def _fill(filler: Path) -> None:
+    """Take every byte that is left, in smaller and smaller pieces."""
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    os.write(descriptor, bytes(size))
+    finally:
+        os.close(descriptor)
+
+
+def _refusal(made: Machine) -> str:
+    client = openai.OpenAI(base_url=made.url, api_key=made.key, max_retries=0, timeout=30)
+    for _ in range(200):
+        try:
+            client.completions.create(model="tiny", prompt="x", max_tokens=1)
+        except openai.APIStatusError as error:
+            return str(error.code)
+    return ""
+
+
+def _caller() -> str:
+    return "apiVersion: stoker.dev/v1alpha1\nkind: Caller\nmetadata: {name: later}\nspec: {kind: Person}\n"
