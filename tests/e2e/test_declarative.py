@@ -277,6 +277,19 @@ def test_modelplane_manifests_on_a_running_machine(plane: Machine) -> None:
     assert "1 accelerator" in plane.ok("describe", "mr", plane.replicas("gpu")[0]["metadata"]["name"])
     plane.ok("delete", "md", "gpu")
 
+    theirs = PLANE / "examples" / "qwen3-8b"
+    assert "modeldeployment/qwen3-8b created" in plane.ok("apply", "-f", str(theirs))
+
+    def conditions() -> dict[str, dict]:
+        listed = plane.data("-n", "ml-team", "get", "mr")["items"]
+        return {c["type"]: c for c in listed[0]["status"]["conditions"]}
+
+    plane.wait("refused", lambda: conditions()["Preflighted"]["reason"] == "NoContainerDriver")
+    assert conditions()["Scheduled"]["reason"] == "InsufficientCapacity"
+    assert "this machine has none" in conditions()["Scheduled"]["message"]
+    plane.ok("delete", "-f", str(theirs))
+    assert plane.run("-n", "ml-team", "get", "md", "qwen3-8b").returncode == 2
+
     foreign = plane.run("apply", "-f", str(PLANE))
     assert foreign.returncode == 2
     assert "ClusterProviderConfig" in foreign.stderr

@@ -158,6 +158,23 @@ def test_recreate_stops_the_old_one_first(plane: Machine) -> None:
     delete(plane, "exclusive")
 
 
+def test_deleting_waits_for_the_stream_in_flight(plane: Machine) -> None:
+    path = script(plane, "leaving", tokens=60, tokens_per_second=25)
+    apply(plane, scripted("leaving", engine={"extraArgs": ["--script", str(path)]}), service("leaving"))
+    wait_ready(plane, "leaving")
+    client = openai.OpenAI(base_url=plane.url, api_key=plane.key, max_retries=0)
+    stream = iter(client.chat.completions.create(model="leaving", messages=HELLO, stream=True, max_tokens=60))
+    next(stream)
+    plane.ok("delete", "md", "leaving", "--no-wait")
+    plane.wait("draining", lambda: "Draining" in plane.ok("events", "mr"))
+    pieces = list(stream)
+    plane.wait("gone", lambda: plane.run("get", "md", "leaving").returncode == 2)
+
+    assert [c for c in pieces if c.choices][-1].choices[0].finish_reason == "stop"
+    assert plane.replicas("leaving") == []
+    plane.ok("delete", "ms", "leaving")
+
+
 def test_an_opaque_command_is_probed_and_metered(plane: Machine) -> None:
     words = ["-m", "stoker.rehearse", "--port", "$(STOKER_PORT)", "--secret-file", "$(STOKER_SECRET_FILE)"]
     runtime = {"kind": "command", "command": [sys.executable, *words, "--model", "its-own-name"]}
