@@ -23,13 +23,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def free_pair() -> int:
+    """A port whose successor is free too: the second worker's admin page comes right after the first one's."""
+    for _ in range(50):
+        port = free_port()
+        with socket.socket() as probe, contextlib.suppress(OSError, OverflowError):
+            probe.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports in a row")
+
+
 @dataclass
 class Machine:
     """One state directory with its ports. ``key`` is a key of caller ``tests`` once something runs."""
 
     root: Path
     port: int = field(default_factory=free_port)
-    admin: int = field(default_factory=free_port)
+    admin: int = field(default_factory=free_pair)
     key: str = ""
 
     @property

@@ -59,7 +59,11 @@ class Ticket:
 
     def fields(self) -> bytes:
         """Write the header lines that every answer carries."""
-        return b"x-request-id: %b\r\n" % self.request_id.encode()
+        line = b"x-request-id: %b\r\n" % self.request_id.encode()
+        if self.probe is None:
+            return line
+        # Workers share one socket: the controller asks until each has answered, so each must say which it is.
+        return line + b"x-stoker-worker: %b\r\n" % self.id.rpartition("-")[0].encode()
 
     def in_flight(self) -> InFlight:
         """Say what a `lost` record needs, should this worker be killed."""

@@ -130,7 +130,13 @@ class Worker:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(_POLL)
+            before = self._generations()
             self._policy.poll()
+            if self._generations() != before:
+                self._live.write(self.live())  # a rollout, a drain or a revocation waits for this acknowledgement
+
+    def _generations(self) -> tuple[int, int]:
+        return self._fleet.routes.generation, self._policy.callers_generation
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
