@@ -14,8 +14,8 @@ from stoker.base.errors import Driver, StokerError
 from stoker.base.layout import Layout
 from stoker.control import api, loop, routing
 from stoker.control.desk import Desk
-from stoker.control.questions import Questions
-from stoker.control.stock import Stock
+from stoker.control.evidence.questions import Questions
+from stoker.control.evidence.stock import Stock
 from stoker.drivers import files
 from stoker.drivers.hosts.local import LocalHost
 from stoker.drivers.ledger.sqlite import Ledger

@@ -6,7 +6,7 @@ from stoker.base import clock
 from stoker.base.json import JsonObject
 from stoker.control.deployments import write_status
 from stoker.control.desk import Desk
-from stoker.control.stock import Look, Want
+from stoker.control.evidence.stock import Look, Want
 from stoker.control.world import World
 from stoker.decide.conditions import no, stamp, yes
 from stoker.drivers.store.base import Resource

@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 from stoker.base.errors import Driver, Invalid
 from stoker.base.layout import Layout
-from stoker.control.questions import Questions
-from stoker.control.stock import Stock
+from stoker.control.evidence.questions import Questions
+from stoker.control.evidence.stock import Stock
 from stoker.drivers.hosts.base import Host
 from stoker.drivers.ledger.sqlite import Ledger
 from stoker.drivers.store.base import Event, Store

@@ -12,7 +12,7 @@ from stoker.base import clock
 from stoker.base.errors import Invalid
 from stoker.control.apply import LICENCES
 from stoker.control.desk import Desk
-from stoker.control.stock import Look, Want
+from stoker.control.evidence.stock import Look, Want
 from stoker.control.world import cores
 from stoker.decide.preflight import Candidate, preflight
 from stoker.decide.replica import Check

@@ -13,8 +13,8 @@ from stoker.base.json import Json, JsonObject
 from stoker.control import launching
 from stoker.control.deployments import DRAIN, memory_of, write_status
 from stoker.control.desk import Desk
+from stoker.control.evidence.questions import Subject
 from stoker.control.launching import Case
-from stoker.control.questions import Subject
 from stoker.control.routing import Board
 from stoker.control.world import World
 from stoker.decide import acknowledge, replica

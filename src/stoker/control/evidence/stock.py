@@ -24,15 +24,6 @@ _SELDOM: Final = 20
 _LONGEST: Final = 3600.0
 # Reasons that only a person can mend.
 FINAL: Final = frozenset({"HubDenied", "HubNotFound", "ChecksumMismatch", "NothingToFetch"})
-_ACTIONS: Final = {
-    "HubDenied": "accept its terms on the hub, and give a token: HF_TOKEN at `stoker up`, or a ModelCache's authSecret",
-    "HubNotFound": "correct the repository or revision; a private one needs a token (HF_TOKEN at `stoker up`)",
-    "HubBusy": "it is tried again by itself; a token (HF_TOKEN at `stoker up`) is asked less",
-    "HubUnreachable": "it is tried again by itself; HF_ENDPOINT names another hub, --model takes a file that is here",
-    "DiskFull": "free space on the state directory's disk; it is tried again by itself",
-    "ChecksumMismatch": "do not use these files; ask their publisher, or correct the sha256 that was given",
-    "NothingToFetch": "name another repository, or the file in a ModelCache (huggingFace.files)",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +160,11 @@ class Stock:
                 await downloads.fetch(self._download(want), progress=fetch.progress)
             del self._fetches[want]
         except Driver as error:
-            why = error.reason or "FetchFailed"
-            fetch.failed = _no(why, str(error), action=_ACTIONS.get(why, "it is tried again by itself"))
+            fetch.failed = _failure(error.reason, str(error))
         except Invalid as error:
-            fetch.failed = _no("NothingToFetch", str(error), action=_ACTIONS["NothingToFetch"])
+            fetch.failed = _failure("NothingToFetch", str(error))
         except (OSError, msgspec.MsgspecError) as error:  # no process could be had, or it spoke no words of ours
-            fetch.failed = _no("FetchFailed", str(error), action="it is tried again by itself")
+            fetch.failed = _failure("", str(error))
         finally:
             self.wake()
 
@@ -240,6 +230,22 @@ def _judged(want: Want, path: Path) -> Look:
         clause=read.clause,
         licence_accepted=want.accepted,
         title=want.title,
+    )
+
+
+def _failure(reason: str, said: str) -> Check:
+    """Write a failed fetch with what a person can do about it."""
+    known = (
+        _no("HubDenied", said, action="accept its terms on the hub, and give HF_TOKEN to `stoker up`"),
+        _no("HubNotFound", said, action="correct its name; a private one needs HF_TOKEN at `stoker up`"),
+        _no("HubBusy", said, action="it is tried again by itself, when the hub has asked for it"),
+        _no("HubUnreachable", said, action="it is tried again by itself; --model also takes a file that is here"),
+        _no("DiskFull", said, action="free space on the state directory's disk; it is tried again by itself"),
+        _no("ChecksumMismatch", said, action="do not use these files; ask who published them, or correct the sha256"),
+        _no("NothingToFetch", said, action="name another repository, or its file in a ModelCache"),
+    )
+    return next(
+        (c for c in known if c.reason == reason), _no("FetchFailed", said, action="it is tried again by itself")
     )
 
 

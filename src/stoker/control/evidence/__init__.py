@@ -1,0 +1,1 @@
+"""What decisions about replicas rest on: files that were looked at, engines that were asked."""
