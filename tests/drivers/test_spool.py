@@ -71,7 +71,7 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
     rest = spool.read(path, first.next_offset)
 
     assert [r.id for r in first.records + rest.records] == [f"boot-{n}" for n in range(5)]
-    assert rest.next_offset == path.stat().st_size
+    assert rest.next_offset == sum(len(spool.frame(record(n))) for n in range(5))
 
 
 def test_a_cut_at_every_byte_is_a_torn_tail_and_never_a_wrong_record(tmp_path: Path) -> None:
@@ -201,3 +201,18 @@ def test_kill_9_loses_nothing_that_was_appended(tmp_path: Path) -> None:
         assert found == [f"boot-{n}" for n in range(len(found))]
         assert acknowledged <= len(found) <= acknowledged + 1
         assert all(spool.closed(path) for path in segments(folder))
+
+
+def test_a_payload_whose_head_was_never_written_is_a_torn_tail(tmp_path: Path) -> None:
+    writer = spool.Spool(tmp_path, "boot")
+    writer.append(record(0))
+    (path,) = segments(tmp_path)
+    whole = spool.frame(record(1))
+    with path.open("r+b") as file:  # what a kill between the two halves of a frame leaves
+        file.seek(len(spool.frame(record(0))) + spool.HEADER.size)
+        file.write(whole[spool.HEADER.size :])
+    batch = spool.read(path)
+
+    assert [r.id for r in batch.records] == ["boot-0"]
+    assert batch.torn
+    assert not batch.corrupt

@@ -1,9 +1,12 @@
 """Where does a ledger record lie between the gateway and the ledger? In a file that only grows.
 
-A worker owns its segments, ``<boot>-<number>.seg``: frames of length, CRC-32 and a msgpack payload, one ``write`` each.
-``append`` returns when the kernel has the frame, so killing the worker loses nothing; ``sync`` makes it survive a power
-cut. A full disk is met with a reserve that was allocated beforehand and becomes the next segment: its blocks are ours,
-so nobody else can take them in between. When that is full too the worker refuses (or, unmetered, drops and counts).
+A worker owns its segments, ``<boot>-<number>.seg``: frames of length, CRC-32 and a msgpack payload. They are copied
+into a shared mapping of blocks that were allocated beforehand: when ``append`` returns, the kernel's pages hold the
+frame, so killing the worker loses nothing, and no system call was made (a ``write`` cost 8 µs of the 60 of a request).
+``sync`` makes it survive a power cut. A disk is found full when blocks are allocated, never in the middle of a frame.
+
+A full disk is met with a reserve that was allocated beforehand and becomes the next segment: its blocks are ours, so
+nobody else can take them in between. When that is full too the worker refuses (or, unmetered, drops and counts).
 
 Whoever holds the ``flock`` of a segment still writes to it; the lock goes with the process, however it dies.
 """
@@ -11,6 +14,7 @@ Whoever holds the ``flock`` of a segment still writes to it; the lock goes with 
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import struct
 import threading
@@ -29,6 +33,8 @@ SUFFIX: Final = ".seg"
 MAX_FRAME: Final = 1 << 20  # a record is some hundred bytes; a longer length is a damaged one
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
+_WINDOWS: Final = (1 << 18, 1 << 16, 1 << 12)  # bytes allocated and mapped at a time; less when the disk is nearly full
+_PAGE: Final = mmap.ALLOCATIONGRANULARITY
 _MARK: Final = b"\xa4type\xa6record"  # how every payload starts, after one byte (or three) of map header
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Record).decode
@@ -64,6 +70,8 @@ class Spool:
         self._unmetered = unmetered
         self._lock = threading.Lock()
         self._fd = -1
+        self._map: mmap.mmap | None = None
+        self._from = self._until = 0  # the part of the segment that is mapped
         self._at = 0
         self._number = 0
         self._synced_name = 0  # number of the newest segment whose directory entry is durable
@@ -125,6 +133,7 @@ class Spool:
         finally:
             with self._lock:
                 if self._fd >= 0:
+                    self._unmap()
                     os.ftruncate(self._fd, self._at)
                     os.close(self._fd)
                     self._fd = -1
@@ -148,25 +157,48 @@ class Spool:
             self.accounting = "reserve"  # there is room again; sync() says when the reserve is back too
 
     def _write(self, data: bytes) -> None:
-        written = 0
-        try:
-            while written < len(data):  # one call, except on a disk that fills in the middle of it
-                written += os.pwrite(self._fd, data[written:], self._at + written)
-        except OSError:
-            if written:  # half a frame would read as torn for ever, with good frames behind it
-                os.ftruncate(self._fd, self._at)
-            raise
-        self._at += len(data)
+        end = self._at + len(data)
+        if end > self._until:
+            self._extend(len(data))
+        mapped, at = self._map, self._at - self._from
+        if mapped is None:
+            raise OSError(errno.EBADF, "the spool is closed")
+        # The head last: a reader that looks in between sees no frame yet, never one with a wrong checksum.
+        mapped[at + HEADER.size : at + len(data)] = data[HEADER.size :]
+        mapped[at : at + HEADER.size] = data[: HEADER.size]
+        self._at = end
+
+    def _extend(self, need: int) -> None:
+        """Allocate and map the next part of the segment; raises OSError when there is no room for ``need`` bytes."""
+        start = self._at // _PAGE * _PAGE
+        least = -(-(self._at - start + need) // _PAGE) * _PAGE
+        for size in sorted({max(window, least) for window in _WINDOWS}, reverse=True):
+            try:
+                os.posix_fallocate(self._fd, start, size)
+            except OSError as error:
+                if size == least or error.errno not in FULL:
+                    raise
+                continue
+            self._unmap()
+            self._map = mmap.mmap(self._fd, size, offset=start)
+            self._from, self._until = start, start + size
+            return
+
+    def _unmap(self) -> None:
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+        self._from = self._until = 0
 
     def _next_segment(self) -> None:
         path = self._folder / segment_name(self._boot, self._number + 1)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._take(fd)
 
     def _use_reserve(self) -> bool:
         """Turn the reserve into the next segment; its blocks are allocated, so writing it cannot fail for space."""
         try:
-            fd = os.open(self._reserve_path, os.O_WRONLY | os.O_CLOEXEC)
+            fd = os.open(self._reserve_path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         self._reserve_path.rename(self._folder / segment_name(self._boot, self._number + 1))
@@ -176,6 +208,7 @@ class Spool:
 
     def _take(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
+        self._unmap()
         if self._fd >= 0:
             os.ftruncate(self._fd, self._at)
             self._retired.append(self._fd)
@@ -291,7 +324,9 @@ def _reaches_past(rest: bytes) -> bool:
     if len(rest) < HEADER.size:
         return True
     size, _ = HEADER.unpack_from(rest)
-    return bool(0 < size <= MAX_FRAME and len(rest.rstrip(b"\0")) < HEADER.size + size)
+    if not size:
+        return True  # the payload lies there, its head was not written any more
+    return bool(size <= MAX_FRAME and len(rest.rstrip(b"\0")) < HEADER.size + size)
 
 
 def _next_good(data: bytes, start: int) -> int | None:

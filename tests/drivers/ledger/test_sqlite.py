@@ -135,7 +135,8 @@ def test_a_torn_tail_of_a_living_worker_is_waited_for(tmp_path: Path) -> None:
     writer = fill(folder, [record(0)])
     (path,) = folder.glob("*.seg")
     whole = spool.frame(record(1))
-    with path.open("ab") as file:
+    with path.open("r+b") as file:
+        file.seek(len(spool.frame(record(0))))
         file.write(whole[:15])
         file.flush()
         assert ledger.ingest(folder) == 1
