@@ -18,6 +18,8 @@ from tests.e2e.machine import Machine, machine
 
 from stoker.base import clock
 
+LENGTHS = (20, 200, 2000)  # tokens: at any moment somebody is in the middle of a long answer
+
 
 @dataclass
 class Seen:
@@ -56,7 +58,7 @@ class Seen:
 def load(made: Machine, *, clients: int = 3) -> Iterator[Seen]:
     """Clients with answers of different length, for as long as the body runs."""
     seen = Seen()
-    threads = [threading.Thread(target=seen.forever, args=(made, 20 + 60 * i)) for i in range(clients)]
+    threads = [threading.Thread(target=seen.forever, args=(made, LENGTHS[i % 3])) for i in range(clients)]
     for thread in threads:
         thread.start()
     try:
