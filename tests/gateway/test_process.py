@@ -78,7 +78,7 @@ def records(folder: Path) -> list[Record]:
     return found
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(170)
 def test_prober_never_gets_an_answer_without_a_key(tmp_path: Path) -> None:
     """The supervisor's socket stays open over starts and stops; whoever knocks waits for a worker with its policy."""
     policy(tmp_path, "http://127.0.0.1:9", slots=1)
@@ -95,7 +95,7 @@ def test_prober_never_gets_an_answer_without_a_key(tmp_path: Path) -> None:
     prober = threading.Thread(target=probe)
     prober.start()
     try:
-        for turn in range(20):
+        for turn in range(100):
             worker = launch(tmp_path, listener)
             assert ask(port, "/v1/models", {"x-api-key": KEY})[0] == 200
             worker.send_signal(signal.SIGTERM if turn % 2 else signal.SIGKILL)
@@ -109,7 +109,7 @@ def test_prober_never_gets_an_answer_without_a_key(tmp_path: Path) -> None:
         worker.wait(20)
         listener.close()
 
-    assert len(seen) > 20
+    assert len(seen) > 100
     assert set(seen) == {401}
 
 

@@ -193,6 +193,42 @@ async def test_memory_of_the_whole_subtree_is_counted(host: LocalHost) -> None:
     assert seen.rss_bytes > 70 << 20
 
 
+LOUD = """
+import sys, time
+for number in range(4000):
+    print(f"line {number:06d} " + "x" * 60, flush=True)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_an_engine_that_logs_without_end_keeps_its_newest_lines_only(tmp_path: Path) -> None:
+    host = LocalHost(tmp_path, log_bytes=64 << 10)
+    await host.start(order(*python(LOUD)))
+    log = host.log_path("abc-1")
+    older = log.with_name("abc-1.log.1")
+    while not older.exists() or log.stat().st_size > 64 << 10:  # noqa: ASYNC110 - a file
+        await asyncio.sleep(0.05)
+    await host.stop("abc-1", grace=0)
+    await exited(host)
+
+    assert older.stat().st_size <= 64 << 10
+    assert "line 003999" in older.read_text() + log.read_text()
+    assert "line 000000" not in older.read_text() + log.read_text()
+
+
+async def test_only_the_logs_of_the_last_attempts_stay(host: LocalHost, tmp_path: Path) -> None:
+    for attempt in range(1, 13):
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        (tmp_path / "logs" / f"abc-{attempt}.log").write_text("x")
+    await host.start(order(*python("pass"), attempt=13))
+    await exited(host)
+    await host.forget("abc-13")
+
+    kept = {path.name for path in (tmp_path / "logs").glob("abc-*.log")}
+    assert kept == {f"abc-{attempt}.log" for attempt in range(6, 14)}
+
+
 async def test_a_second_host_adopts_what_the_first_started(host: LocalHost, tmp_path: Path) -> None:
     await host.start(order(*python("import time; time.sleep(600)")))
     (first,) = await until(host, lambda each: each.phase is Phase.RUNNING)

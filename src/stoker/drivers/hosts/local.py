@@ -32,6 +32,7 @@ MARK: Final = "STOKER_ATTEMPT"
 INHERITED: Final = ("PATH", "HOME", "LANG")
 PORTS: Final = range(20_000, 32_000)  # below the ephemeral range: no outgoing connection takes a leased one
 START_SECONDS: Final = 30.0
+KEPT_LOGS: Final = 8  # attempts of one replica whose logs stay
 
 _File = TypeVar("_File", RunFile, ExitFile)
 
@@ -49,10 +50,11 @@ class _Seen:
 class LocalHost:
     """The host of one state directory. ``kills`` is for the survival tests (see shim)."""
 
-    def __init__(self, root: Path, *, kills: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, *, kills: Sequence[str] = (), log_bytes: int = shim.LOG_BYTES) -> None:
         self._run = Layout(root).run
         self._logs = Layout(root).logs
         self._kills = tuple(kills)
+        self._log_bytes = log_bytes
         self._boot_id = processes.boot_id()
         self._leases: dict[int, float] = {}
         self._leasing = threading.Lock()
@@ -123,6 +125,7 @@ class LocalHost:
 
     def _launch(self, name: str, order: bytes) -> str:
         options = [word for kill in self._kills for word in ("--kill", kill)]
+        options += ["--log-bytes", str(self._log_bytes)]
         argv = [sys.executable, "-I", "-S", shim.__file__, str(self._run), name, *options]
         inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}  # noqa: TID251 - handed on, not read
         try:
@@ -189,6 +192,14 @@ class LocalHost:
             ".lock",
         ):  # the run file late: what it names goes first
             self._path(name, suffix).unlink(missing_ok=True)
+        self._prune_logs(name.rpartition("-")[0])
+
+    def _prune_logs(self, uid: str) -> None:
+        """Keep the logs of the last few attempts: a crash loop must not fill the disk either."""
+        attempts = {path: int(path.stem.rpartition("-")[2]) for path in self._logs.glob(f"{uid}-*.log")}
+        for path in sorted(attempts, key=lambda p: attempts[p])[:-KEPT_LOGS]:
+            path.unlink(missing_ok=True)
+            path.with_name(f"{path.name}.1").unlink(missing_ok=True)
 
     def _names(self) -> Sequence[str]:
         return sorted(path.name.removesuffix(".json") for path in self._run.glob("*-*.json") if _is_run_file(path.name))

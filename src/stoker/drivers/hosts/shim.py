@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias, TypedDict
 
 PR_SET_CHILD_SUBREAPER = 36
+LOG_BYTES = 64 << 20  # an engine that logs without end must not fill the disk that the ledger needs
 WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}
 DEFAULT_GRACE_SECONDS = 10.0
 LOCK_TRIES = 40  # a host that looks whether the lock is free holds it for a moment
@@ -53,6 +54,8 @@ class Shim:
         self.kills = kills
         self.engine = 0
         self.status: int | None = None
+        self.log = ""
+        self.log_bytes = LOG_BYTES
         self.deadline: float | None = None  # on the monotonic clock; None: nobody asked to stop
 
     def at(self, point: str) -> None:
@@ -73,7 +76,8 @@ class Shim:
         self.at("locked")
         if self.path(".json").exists():
             return "held"
-        _open_log(str(order["run"]["log"]))
+        self.log = str(order["run"]["log"])
+        _open_log(self.log)
         if order["secret"]:
             _write(self.path(".secret"), order["secret"])
         self.at("before_run_file")
@@ -108,6 +112,7 @@ class Shim:
             elif self.deadline is not None and time.monotonic() >= self.deadline:  # noqa: TID251 - no stoker here
                 self.at("killing")
                 _kill_all(signal.SIGKILL)
+            _cap_log(self.log, self.log_bytes)
             woken = signal.sigtimedwait(WATCHED, 0.05 if self.status is not None else self._patience())
             self._look_for_stop(None if woken is None else woken.si_signo)
 
@@ -212,6 +217,22 @@ def _open_log(path: str) -> None:
     os.close(fd)
 
 
+def _cap_log(path: str, most: int) -> None:
+    """Keep the newer half of a log that has grown too long as ``.1``, and go on with an empty one.
+
+    The engine holds its own descriptor, opened for appending: it goes on at the new end. What it writes between the
+    copy and the cut is lost.
+    """
+    size = os.fstat(2).st_size
+    if size <= most:
+        return
+    with contextlib.suppress(OSError), open(path, "rb") as log, open(f"{path}.1", "wb") as kept:  # noqa: PTH123
+        log.seek(size - most // 2)
+        while block := log.read(1 << 20):
+            kept.write(block)
+    os.ftruncate(2, 0)
+
+
 def _write(path: Path, text: str) -> None:
     """Replace a file so that it is there whole, also after a power cut."""
     part = path.with_name(f".{path.name}.part")
@@ -247,6 +268,9 @@ def main(arguments: list[str]) -> int:
         Path(folder), name, [kill for flag, kill in zip(options[::2], options[1::2], strict=True) if flag == "--kill"]
     )
     order: Order = json.loads(sys.stdin.read())  # a host that died while writing leaves broken JSON: nothing happens
+    shim.log_bytes = next(
+        (int(v) for f, v in zip(options[::2], options[1::2], strict=True) if f == "--log-bytes"), LOG_BYTES
+    )
     shim.at("started")
     if os.fork():
         return 0
