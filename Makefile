@@ -11,7 +11,7 @@ help:             ## show the commands
 
 $(BIN)/stoker: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Stoker needs Python 3.11 or newer; this is " + sys.version.split()[0])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
 	@echo 'installing Stoker into $(VENV) (the first time: about a minute)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sdk]'
 	@touch $(BIN)/stoker
@@ -46,6 +46,7 @@ fix: $(VENV)/.dev ## what a machine can mend, it mends
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev ## ratios against two peers; all of them with PEERS=all
+	$(BIN)/python bench/machine.py
 	$(BIN)/python bench/run.py --peers $(PEERS)
 
 docs: $(VENV)/.dev ## write the reference pages from the code
