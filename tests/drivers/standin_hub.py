@@ -68,10 +68,11 @@ class _Handler(BaseHTTPRequestHandler):
         return {"id": "owner/model", "sha": COMMIT, "siblings": siblings, "tags": ["gguf", "license:apache-2.0"]}
 
     def _file(self, data: bytes) -> None:
-        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        start = int(wanted[1]) if wanted and self.hub.ranges else 0
-        body = data[start:]
-        self.send_response(206 if start else 200)
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")) if self.hub.ranges else None
+        start = int(wanted[1]) if wanted else 0
+        end = int(wanted[2]) + 1 if wanted and wanted[2] else len(data)
+        body = data[start:end]
+        self.send_response(206 if wanted else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.hub.cuts and self.hub.cut_after < len(body):

@@ -118,7 +118,7 @@ def run(job: Job) -> Path:
         items, target = [Item(name=name, url=job.url)], folder
         marker = {"url": job.url}
     else:
-        commit, licence, items = _resolve(job, token)
+        commit, licence, items = resolve(job, token)
         target = folder / commit
         marker = {"repo": job.repo, "commit": commit, "revision": job.revision, "licence": licence}
     with lock.wait(folder / ".lock"):
@@ -127,10 +127,10 @@ def run(job: Job) -> Path:
     return target
 
 
-def _resolve(job: Job, token: str | None) -> tuple[str, str, list[Item]]:
+def resolve(job: Job, token: str | None) -> tuple[str, str, list[Item]]:
     """Ask the hub for the commit of the revision and for its files."""
     api = HfApi(endpoint=job.endpoint or None, token=token)
-    with _told(job):
+    with told(job):
         info = api.model_info(job.repo, revision=job.revision or None, files_metadata=True, timeout=TIMEOUT_SECONDS)
     commit = info.sha or ""
     if not commit:
@@ -201,7 +201,7 @@ def _fetch_one(job: Job, item: Item, path: Path, *, token: str | None, meter: _M
         while True:
             before = sink.at
             try:
-                with _told(job, item.name):
+                with told(job, item.name):
                     if _continue(item, sink, token=token):
                         break
             except Driver:
@@ -231,7 +231,7 @@ def _continue(item: Item, sink: "_Sink", *, token: str | None) -> bool:
         if answer.status_code == 416:
             return True
         if answer.status_code >= 400:
-            raise _status(answer.status_code, item.name, answer.headers.get("retry-after", ""))
+            raise status(answer.status_code, item.name, answer.headers.get("retry-after", ""))
         if answer.status_code != 206:  # the first try, or a server that knows no ranges
             sink.empty()
         wanted = item.size or sink.at + int(answer.headers.get("content-length") or 0)
@@ -290,7 +290,7 @@ def _complete(part: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(job: Job, name: str = "") -> Iterator[None]:
+def told(job: Job, name: str = "") -> Iterator[None]:
     """Turn what the hub's client raises into words for a person."""
     what = name or job.repo
     try:
@@ -306,13 +306,14 @@ def _told(job: Job, name: str = "") -> Iterator[None]:
         raise Driver(f"'{job.repo}' is no repository name: {error}", reason="HubNotFound") from error
     except HfHubHTTPError as error:
         code = error.response.status_code
-        raise _status(code, what, error.response.headers.get("retry-after", "")) from error
+        raise status(code, what, error.response.headers.get("retry-after", "")) from error
     except (HTTPError, TimeoutError) as error:
         why = f"{what}: the hub does not answer: {str(error) or type(error).__name__}"
         raise Driver(why, reason="HubUnreachable") from error
 
 
-def _status(code: int, what: str, retry_after: str) -> Driver:
+def status(code: int, what: str, retry_after: str) -> Driver:
+    """Say what a hub's status means."""
     wait = f"; it asks to wait {retry_after} s" if retry_after else ""
     words = {
         401: "the hub wants a token (401)",

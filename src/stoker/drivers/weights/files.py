@@ -7,7 +7,6 @@ an index that names a tensor which no shard has are Invalid here, before an engi
 
 import os
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +15,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from stoker.base.errors import Fault, Invalid
-from stoker.drivers.weights import gguf
+from stoker.drivers.weights import gguf, safetensors
 from stoker.engines.base import Model
 
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 INDEX: Final = "model.safetensors.index.json"
 _Kind = TypeVar("_Kind", "_Config", "_TokenizerConfig", "_Index")
 _SHARD: Final = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
-_HEADER_LIMIT: Final = 100 << 20  # the format's own limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +50,6 @@ class Weights:
             chat_template=self.chat_template,
             weight_bytes=self.weight_bytes,
         )
-
-
-class _Tensor(msgspec.Struct, frozen=True):
-    data_offsets: tuple[int, int]
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -168,7 +162,7 @@ def _checkpoint(path: Path, names: list[str]) -> Weights:
 
 def _shards(path: Path, names: list[str]) -> tuple[tuple[Path, ...], int]:
     """Read every shard's header and compare it with the index."""
-    present = {name: _safetensors(path / name) for name in names if name.endswith(".safetensors")}
+    present = {name: _sizes(path / name) for name in names if name.endswith(".safetensors")}
     if INDEX in names:
         wanted = _json(path / INDEX, _Index).weight_map
         if missing := sorted(set(wanted.values()) - set(present)):
@@ -183,30 +177,16 @@ def _shards(path: Path, names: list[str]) -> tuple[tuple[Path, ...], int]:
     return tuple(path / name for name in present), total
 
 
-def _safetensors(path: Path) -> Mapping[str, int]:
-    """Bytes of each tensor of one file, which must be as long as its header says."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        head = file.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
-        if not 0 < length <= min(_HEADER_LIMIT, size - 8):
-            raise _invalid(path, "the header is cut off or this is no safetensors file", hint="fetch the model again")
-        data = file.read(length)
+def index(data: bytes, *, where: str) -> Mapping[str, str]:
+    """Which file has which tensor, as the index of a checkpoint says."""
     try:
-        entries = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        tensors = {
-            name: msgspec.json.decode(entry, type=_Tensor).data_offsets
-            for name, entry in entries.items()
-            if name != "__metadata__"
-        }
+        return msgspec.json.decode(data, type=_Index).weight_map
     except msgspec.MsgspecError as error:
-        raise _invalid(path, f"the header cannot be read: {error}") from error
-    end = max((last for _, last in tensors.values()), default=0)
-    if 8 + length + end > size:
-        raise _invalid(
-            path, f"the file has {size} bytes and its header speaks of {8 + length + end}", hint="fetch it again"
-        )
-    return {name: last - first for name, (first, last) in tensors.items()}
+        raise Invalid(Fault(message=f"it cannot be read: {error}", file=where)) from error
+
+
+def _sizes(path: Path) -> Mapping[str, int]:
+    return {tensor.name: tensor.size_bytes for tensor in safetensors.read(path)}
 
 
 def _template(path: Path, words: _TokenizerConfig | None) -> str:
