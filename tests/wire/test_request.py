@@ -119,3 +119,8 @@ def test_sessions_and_turns() -> None:
         == 2
     )
     assert prompt.turn(b"") == 0
+
+
+def test_a_body_nested_without_end_is_a_clear_refusal() -> None:
+    with pytest.raises(Invalid, match="nested too deeply"):
+        read(b'{"model":"m","messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}")

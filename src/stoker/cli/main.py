@@ -56,6 +56,10 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:  # a state directory that may not be read or written
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"stoker: {place}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,25 @@ import typer
 
 from stoker.base import clock
 from stoker.base.errors import Fault, Invalid
+from stoker.base.json import Json
 from stoker.base.units import parse_seconds
 from stoker.cli import output
-from stoker.cli.output import items, text
+from stoker.cli.output import items
 from stoker.cli.resources import client
+
+_SHOWN = (
+    "at",
+    "request_id",
+    "caller",
+    "model",
+    "status",
+    "outcome",
+    "detail",
+    "prompt_tokens",
+    "output_tokens",
+    "first_visible_token_seconds",
+    "total_seconds",
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -39,10 +54,20 @@ def usage(
         output.data(page, "json")
         return
     names = list(rows[0]) if rows else [*by.split(","), "requests"]
-    cells = [[text(row, name) for name in names] for row in rows]
+    if records and form == "table":
+        names = [name for name in _SHOWN if name in names]  # what fits a screen; csv and json have every field
     if form == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(names)
-        writer.writerows(cells)
+        writer.writerows([row.get(name) for name in names] for row in rows)
         return
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
     output.table([name.upper().replace("_", " ") for name in names], cells)
+
+
+def _cell(value: Json) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value)
+    return "" if value is None else str(value)

@@ -21,6 +21,7 @@ from stoker.drivers import devices, files, models, spawn
 from stoker.drivers.ledger.sqlite import GROUPS
 from stoker.drivers.store.base import Event, Resource
 from stoker.engines.registry import ENGINES
+from stoker.facts.record import Record
 from stoker.spec.kinds import Kind
 from stoker.spec.meta import API_VERSION
 
@@ -210,7 +211,7 @@ async def usage(desk: Desk, *, by: tuple[str, ...], since: float, records: bool,
     await asyncio.to_thread(desk.ledger.ingest, desk.layout.spool)
     if records:
         found = await asyncio.to_thread(desk.ledger.records, since=since, limit=limit)
-        return {"items": [cast("Json", msgspec.to_builtins(r)) for r in found]}
+        return {"items": [record_row(r) for r in found]}
     wrong = next((word for word in by if word not in GROUPS), None)
     if wrong is not None:
         raise Invalid(
@@ -218,6 +219,49 @@ async def usage(desk: Desk, *, by: tuple[str, ...], since: float, records: bool,
         )
     rows = await asyncio.to_thread(desk.ledger.usage, by, since=since)
     return {"items": cast("Json", rows)}
+
+
+def record_row(record: Record) -> JsonObject:
+    """Write one record flat, every field with its unit in its name."""
+    spent, took, gaps = record.tokens, record.times, record.gaps
+    return {
+        "at": clock.rfc3339(record.at),
+        "request_id": record.request_id,
+        "caller": record.caller,
+        "key_id": record.key_id,
+        "service": record.service,
+        "model": record.model,
+        "endpoint": record.endpoint,
+        "dialect": record.dialect,
+        "path": record.path,
+        "stream": record.stream,
+        "status": record.status,
+        "outcome": record.outcome.value,
+        "detail": record.detail,
+        "flags": [flag.value for flag in record.flags],
+        "attempts": record.attempts,
+        "prompt_tokens": spent.prompt,
+        "cached_tokens": spent.cached,
+        "reasoning_tokens": spent.reasoning,
+        "visible_tokens": spent.visible,
+        "tool_tokens": spent.tool,
+        "output_tokens": spent.output,
+        "estimated": spent.estimated,
+        "queue_seconds": took.queue,
+        "first_byte_seconds": took.first_byte,
+        "first_token_seconds": took.first_token,
+        "first_visible_token_seconds": took.first_visible,
+        "last_token_seconds": took.last,
+        "total_seconds": took.total,
+        "gap_mean_seconds": gaps.mean,
+        "gap_longest_seconds": gaps.longest,
+        "session": record.session,
+        "turn": record.turn,
+        "blocks": list(record.blocks),
+        "prompt_bytes": record.prompt_bytes,
+        "splices": list(record.splices),
+        "price_usd": record.price_usd,
+    }
 
 
 async def engines(desk: Desk) -> list[Json]:

@@ -53,6 +53,8 @@ def read(body: bytes) -> Asked:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"the request body is not what this API takes: {error}") from error
+    except RecursionError as error:
+        raise Invalid("the request body is nested too deeply") from error
 
 
 def caps(asked: Asked, cap: int) -> Mapping[str, int]:
