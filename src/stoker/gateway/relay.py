@@ -134,6 +134,9 @@ class Relay:
             status = _status_in(error)
             body = answer.dialect.errors.in_shape(status, b'{"error":%b}' % error)
             return Last(ending=ending, status=status, write=lambda: answer.whole(status, body))
+        if self.follow.reports > 1:
+            tokens = self.follow.tokens()
+            aggregate.count(prompt=tokens.prompt, output=tokens.output)
         return Last(ending=ending, status=200, write=lambda: answer.whole(200, aggregate.body()))
 
     def _whole(self, *, cut: str, now: float) -> Last:

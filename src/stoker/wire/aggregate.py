@@ -44,6 +44,15 @@ class Aggregate:
             elif value is not None or name not in choice:
                 choice[name] = value
 
+    def count(self, *, prompt: int, output: int) -> None:
+        """Write the usage of the whole answer over what was reported for its last choice alone."""
+        self._top["usage"] = {
+            **(self._top.get("usage") or {}),
+            "prompt_tokens": prompt,
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
+        }
+
     def body(self) -> bytes:
         """Write the answer."""
         kind = self._top.get("object", "")

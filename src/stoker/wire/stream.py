@@ -10,22 +10,9 @@ import msgspec
 from stoker.facts.ending import Ending, Flag, Outcome
 from stoker.facts.record import Gaps, Tokens
 from stoker.wire.sse import MAX_EVENT_BYTES, Splitter, data_of
+from stoker.wire.usage import Usage, joined
 
 _ABSENT: Final = msgspec.Raw(b"")  # not None: msgspec would then take nothing but null
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class Usage(msgspec.Struct):
-    """Token counts as an engine reports them."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
 
 
 class _Function(msgspec.Struct):
@@ -87,6 +74,7 @@ class Follow:
         "_gap_sum",
         "_kinds",
         "_longest",
+        "_reported",
         "_splitter",
         "_strip",
         "_token_reads",
@@ -99,6 +87,7 @@ class Follow:
         "first_token_at",
         "first_visible_at",
         "last_token_at",
+        "reports",
         "usage",
     )
 
@@ -113,6 +102,7 @@ class Follow:
         self._token_reads = 0
         self._gap_sum = 0.0
         self._longest = 0.0
+        self._reported = 0  # the weightiest kind of usage report so far: running, of a choice, of the answer
         self.broken = False  # an event that is no JSON, or without end
         self.chunks = 0
         self.done = False
@@ -121,6 +111,7 @@ class Follow:
         self.first_token_at = 0.0
         self.first_visible_at = 0.0
         self.last_token_at = 0.0
+        self.reports = 0  # how many reports of the weightiest kind there are in ``usage``
         self.usage: Usage | None = None
 
     @property
@@ -174,7 +165,7 @@ class Follow:
             return True
         self.chunks += 1
         if chunk.usage is not None:
-            self.usage = chunk.usage
+            self._use(chunk.usage, chunk.choices)
             if self._strip and not chunk.choices:
                 return False
         if _said(chunk.error):
@@ -182,6 +173,17 @@ class Follow:
         for choice in chunk.choices or ():
             self._choice(choice, now)
         return True
+
+    def _use(self, report: Usage, choices: list[_Choice] | None) -> None:
+        """Take a report on usage; see `stoker.wire.usage` for the three kinds."""
+        kind = 1 if choices and any(choice.finish_reason is not None for choice in choices) else 0 if choices else 2
+        if kind < self._reported:
+            return
+        if kind == self._reported and kind and self.usage is not None:
+            self.usage = joined(self.usage, report, one_prompt=kind == 2)
+            self.reports += 1
+        else:
+            self.usage, self.reports, self._reported = report, 1, kind
 
     def _choice(self, choice: _Choice, now: float) -> None:
         self._top = max(self._top, choice.index)
