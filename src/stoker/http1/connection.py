@@ -61,6 +61,8 @@ class Connection(asyncio.Protocol):
     """One client connection."""
 
     __slots__ = (
+        "arrived_bytes",
+        "body_limit",
         "current",
         "deadline",
         "head_bytes",
@@ -78,7 +80,9 @@ class Connection(asyncio.Protocol):
         self.queue: deque[Exchange] = deque()
         self.current: Exchange | None = None  # the one that is being answered
         self.request: Exchange | None = None  # the one that is being read
-        self.head_bytes = 0
+        self.body_limit = server.body_limit
+        self.head_bytes = 0  # of an incomplete head, before this read
+        self.arrived_bytes = 0  # in this read
         self.lingering = False
         self.spoilt = False  # unreadable bytes came behind a good request: answer that one, then close
 
@@ -94,7 +98,7 @@ class Connection(asyncio.Protocol):
         self.server.connections.discard(self)
         for exchange in (self.current, self.request, *self.queue):
             if exchange is not None and exchange.connection is not None:
-                exchange.connection = None
+                exchange.connection = exchange.note = None
                 listener, exchange.listener = exchange.listener, None
                 if listener is not None:
                     listener.client_gone()
@@ -105,19 +109,28 @@ class Connection(asyncio.Protocol):
         """Parse; a head that cannot be read is answered and the connection closed."""
         if self.lingering or self.spoilt:
             return
+        self.arrived_bytes = len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._broken(400)
-        except httptools.HttpParserError:
-            self._broken(400)
-        request = self.request
-        if request is not None and not request.head_at:
-            self.head_bytes += len(data)
-            if self.head_bytes > self.server.limits.head_bytes:
-                self._broken(431)
-        elif len(self.queue) >= _MAX_PIPELINED:
+        if self.request is not None:
+            self._unfinished(self.request)
+        if self.queue and len(self.queue) >= _MAX_PIPELINED:
             self.transport.pause_reading()
+
+    def _unfinished(self, request: Exchange) -> None:
+        """Bound what may still come of a request that this read has not completed."""
+        limits = self.server.limits
+        if request.head_at:
+            if not request.handed:
+                self.deadline = min(clock.mono() + limits.body_idle, request.head_at + limits.body)
+            return
+        if not self.head_bytes:
+            self.deadline = clock.mono() + limits.head
+        self.head_bytes += self.arrived_bytes
+        if self.head_bytes > limits.head_bytes:
+            self._broken(431)
 
     def eof_received(self) -> bool:
         """Treat a closed sending side as a client that left: the two cannot be told apart, and an engine runs."""
@@ -141,7 +154,6 @@ class Connection(asyncio.Protocol):
             return
         self.request = Exchange(self)
         self.head_bytes = 0
-        self.deadline = clock.mono() + self.server.limits.head
 
     def on_url(self, piece: bytes) -> None:
         """Collect the target."""
@@ -154,11 +166,13 @@ class Connection(asyncio.Protocol):
         if request is None:
             return
         name = name.lower()
-        request.size += len(name) + len(value)
         headers = request.headers
-        headers[name] = value if name not in headers else headers[name] + b", " + value
-        if request.size > self.server.limits.head_bytes or len(headers) > self.server.limits.headers:
-            self._broken(431)
+        if name in headers:
+            request.size += 1
+            value = headers[name] + b", " + value
+            if request.size > self.server.limits.headers or len(value) > self.server.limits.head_bytes:
+                self._broken(431)
+        headers[name] = value
 
     def on_headers_complete(self) -> None:
         """Let the application look at the head before a byte of the body is kept."""
@@ -166,29 +180,44 @@ class Connection(asyncio.Protocol):
         if request is None:
             return
         server = self.server
-        if len(request.target) > server.limits.target_bytes:
-            self._broken(414)
+        wrong = self._odd(request)
+        if wrong:
+            self._broken(wrong)
             return
-        if self.parser.should_upgrade():  # the parser would take the body for another protocol
-            self._broken(400)
-            return
-        request.method = self.parser.get_method()
-        request.http10 = self.parser.get_http_version() == "1.0"
-        request.close = not self.parser.should_keep_alive()
         request.head_at = clock.mono()
         request.size = 0
-        self.deadline = request.head_at + server.limits.body_idle
         request.wanted = server.guard(request, server.app.head)
-        length = request.headers.get(b"content-length", b"0")
-        if request.wanted and int(length) > request.body_limit:
+        headers = request.headers
+        length = int(headers.get(b"content-length", b"0"))
+        if request.wanted and length > request.body_limit:
             request.fault = 413
-        if b"expect" in request.headers:
-            request.expects = request.headers[b"expect"].lower() == b"100-continue"
-        if request.fault or (not request.wanted and (request.expects or int(length) > _DISCARD_BYTES)):
+        if b"expect" in headers:
+            request.expects = headers[b"expect"].lower() == b"100-continue"
+        if request.fault or (not request.wanted and (request.expects or length > _DISCARD_BYTES)):
             self._hand_over(request)
         elif request.expects and self.current is None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.expects = False
+
+    def _odd(self, request: Exchange) -> int:
+        """Learn what the parser knows of a head; gives the status that refuses it, or 0."""
+        parser, headers, limits = self.parser, request.headers, self.server.limits
+        if len(request.target) > limits.target_bytes:
+            return 414
+        if len(headers) > limits.headers:
+            return 431
+        if self.head_bytes + self.arrived_bytes > limits.head_bytes:  # the read may also hold a body, so count
+            size = sum(len(name) + len(value) for name, value in headers.items())
+            if size > limits.head_bytes:
+                return 431
+        request.method = parser.get_method()
+        if (b"upgrade" in headers or request.method == b"CONNECT") and parser.should_upgrade():
+            return 400  # the parser would take the body for another protocol
+        keep = parser.should_keep_alive()
+        request.close = not keep
+        # Without a connection header only 1.1 is kept, so the version need not be asked for.
+        request.http10 = (not keep or b"connection" in headers) and parser.get_http_version() == "1.0"
+        return 0
 
     def on_body(self, piece: bytes) -> None:
         """Keep a piece of the body, or drop it when nobody wants it."""
@@ -196,8 +225,6 @@ class Connection(asyncio.Protocol):
         if request is None or request.handed:
             return
         request.size += len(piece)
-        limits = self.server.limits
-        self.deadline = min(clock.mono() + limits.body_idle, request.head_at + limits.body)
         if request.wanted:
             request.parts.append(piece)
             if request.size > request.body_limit:
@@ -218,11 +245,6 @@ class Connection(asyncio.Protocol):
             self._hand_over(request)
 
     # The rest is ours.
-
-    @property
-    def body_limit(self) -> int:
-        """The most bytes that a body may have."""
-        return self.server.body_limit
 
     @property
     def draining(self) -> bool:

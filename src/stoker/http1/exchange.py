@@ -131,8 +131,7 @@ class Exchange:
         """Break the connection off: the only honest end for a body whose length was promised."""
         connection = self.connection
         if connection is not None:
-            self.connection = None
-            self.listener = None
+            self.connection = self.listener = self.note = None
             connection.abort()
 
     def _frame(self, data: bytes) -> bytes:
@@ -143,6 +142,6 @@ class Exchange:
         return self.close or not self.complete or connection is None or connection.draining
 
     def _finish(self, connection: "Wire", *, closing: bool) -> None:
-        self.connection = None
-        self.listener = None
+        # The note knows the exchange: a cycle would keep both until the garbage collector comes by.
+        self.connection = self.listener = self.note = None
         connection.finished(self, closing=closing)
