@@ -115,7 +115,7 @@ def test_a_changed_spec_under_load_is_new_before_old(plane: Machine, tiny_gguf: 
     assert load.failures == []
     left = plane.replicas("change")
     assert old not in [r["metadata"]["name"] for r in left]
-    assert [r["status"]["inForce"]["context_tokens"] for r in left] == [768]
+    assert [r["status"]["inForce"]["contextTokens"] for r in left] == [768]
     assert all(names for _, names in seen)  # never without a replica
     assert all(old not in names for done, names in seen if done)  # success is said when the old one has gone
     delete(plane, "change")

@@ -93,7 +93,7 @@ def test_settings_metrics_and_parsers_are_told(serving: Machine) -> None:
 
     assert serving.condition("mr", name, "SettingsInForce")["status"] == "True"
     force = serving.data("get", "mr", name)["status"]["inForce"]
-    assert (force["context_tokens"], force["model_names"], force["prefix_cache"]) == (1024, ["default/team"], True)
+    assert (force["contextTokens"], force["modelNames"], force["prefixCache"]) == (1024, ["default/team"], True)
     assert force["kv_cache_tokens"] > 0
     assert force["version"].startswith("0.32.0")
 

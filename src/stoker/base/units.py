@@ -50,16 +50,6 @@ def show_bytes(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-def show_seconds(span: float) -> str:
-    """Write a duration for a person: ``350 ms``, ``12.4 s``, ``3 m``, ``5 h``, ``2 d``."""
-    if span < 1:
-        return f"{span * 1000:.0f} ms"
-    for size, unit in ((60.0, "s"), (3600.0, "m"), (86400.0, "h")):
-        if span < size:
-            return f"{span / (size / 60 if unit != 'h' else 3600):.3g} {unit}"
-    return f"{span / 86400:.3g} d"
-
-
 def _not_negative(number: float) -> int:
     if number < 0:
         raise Invalid(f"{number} is negative")

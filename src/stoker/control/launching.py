@@ -27,6 +27,7 @@ from stoker.spec.kinds import parse_spec
 from stoker.spec.template import Container
 
 _TAIL_BYTES: Final = 65536
+_HEAD_BYTES: Final = 1 << 20  # vLLM writes some hundred kilobytes before it is ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +227,15 @@ def log_tail(path: str) -> Sequence[str]:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()[-200:]
+    except OSError:
+        return ()
+
+
+def log_head(path: str) -> Sequence[str]:
+    """Read the first lines of a log, where an engine tells what it has loaded; none when it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_HEAD_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return ()
 

@@ -121,7 +121,11 @@ async def _remember_stopped(desk: Desk) -> None:
     for resource in await desk.store.list("ModelReplica"):
         memory = deployments.memory_of(resource)
         clean: JsonObject = {"attempt": memory.attempt, "crashes": memory.crashes}
-        status = {k: v for k, v in resource.status.items() if k not in ("process", "route", "inForce", "conditions")}
+        status = {
+            k: v
+            for k, v in resource.status.items()
+            if k not in ("process", "route", "inForce", "startup", "conditions")
+        }
         await deployments.write_status(desk, resource, {**status, "memory": clean})
     for attempt in await desk.host.list():
         if attempt.phase in (Phase.EXITED, Phase.LOST):

@@ -13,17 +13,18 @@ from stoker.base.json import Json, JsonObject
 from stoker.control import launching
 from stoker.control.deployments import DRAIN, memory_of, write_status
 from stoker.control.desk import Desk
+from stoker.control.evidence import extras
+from stoker.control.evidence.extras import Attempted
 from stoker.control.evidence.questions import Subject
 from stoker.control.launching import Case
 from stoker.control.routing import Board
 from stoker.control.world import World
 from stoker.decide import acknowledge, replica
-from stoker.decide.conditions import Condition, no, stamp, unknown, yes
+from stoker.decide.conditions import stamp, yes
 from stoker.decide.place import Need, assume, place
 from stoker.decide.replica import Ask, Decision, Fetch, Forget, Memory, Policy, Seen, Start, Stop, Trouble
 from stoker.drivers.store.base import Event, Resource
 from stoker.engines.base import Engine
-from stoker.engines.differences import compare
 from stoker.facts.observed import Phase, Running
 from stoker.facts.routes import Endpoint, State
 from stoker.spec.composed import ModelReplicaSpec
@@ -122,14 +123,14 @@ def endpoint_of(step: Step, layout_keys: Path) -> Endpoint | None:
 def _context(step: Step) -> int:
     """Tell how many tokens a request may use: what the engine says is in force, else what was asked."""
     force = step.resource.status.get("inForce")
-    told = force.get("context_tokens") if isinstance(force, dict) else None
+    told = force.get("contextTokens") if isinstance(force, dict) else None
     return told if isinstance(told, int) else step.engine.effective_context(step.spec.template.block, None)
 
 
 def _listed(step: Step) -> list[str]:
     """Model names that the engine itself listed, as the status remembers them."""
     force = step.resource.status.get("inForce")
-    names = force.get("model_names") if isinstance(force, dict) else None
+    names = force.get("modelNames") if isinstance(force, dict) else None
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
@@ -214,7 +215,8 @@ def _policy(case: Case) -> Policy:
 
 
 def _status(desk: Desk, step: Step) -> JsonObject:
-    told = [*step.decision.conditions, *_extra(desk, step)]
+    of = _attempted(step)
+    told = [*step.decision.conditions, *(extras.conditions(of, desk.questions) if of is not None else ())]
     status: JsonObject = {
         "conditions": stamp(
             step.resource.status.get("conditions"),
@@ -227,58 +229,22 @@ def _status(desk: Desk, step: Step) -> JsonObject:
     }
     if step.decision.route is not None:
         status["route"] = step.decision.route.value
-    if step.attempt is not None:
-        run = step.attempt.run
-        status["process"] = {
-            "attempt": run.attempt,
-            "pid": run.engine_pid,
-            "port": run.port,
-            "log": run.log,
-            "devices": list(run.devices),
-        }
-        force = desk.questions.in_force.get(run.name)
-        if force is None and "inForce" in step.resource.status:
-            status["inForce"] = step.resource.status["inForce"]  # adopted: what was read back before still holds
-        if force is not None:
-            status["inForce"] = cast(
-                "Json", {k: v for k, v in msgspec.to_builtins(force).items() if v not in (None, (), [])}
-            )
+    if of is not None:
+        log = launching.log_head(of.run.log) if extras.wants_log(of) else ()
+        status |= extras.fields(of, desk.questions, log=log)
     return status
 
 
-def _extra(desk: Desk, step: Step) -> list[Condition]:
-    """Conditions beside the ladder: parsers, settings in force, metrics. They never keep a replica from being Ready."""
-    if step.attempt is None or not step.memory.loaded_at:
-        return []
-    name = step.attempt.run.name
-    told: list[Condition] = []
-    verdict = desk.questions.verdicts.get(name)
-    if verdict is not None:
-        told.append(
-            Condition(
-                type="ParsersVerified",
-                status=verdict.status,
-                reason=verdict.reason,
-                message=verdict.message,
-                action=verdict.action,
-            )
-        )
-    elif step.memory.generates_at:
-        told.append(unknown("ParsersVerified", "Asking"))
-    force = desk.questions.in_force.get(name)
-    if force is not None:
-        apart = compare(step.spec.template.block, force)
-        text = "; ".join(f"{d.field}: asked {d.asked}, in force {d.in_force}" for d in apart)
-        told.append(no("SettingsInForce", "DiffersFromSpec", text) if apart else yes("SettingsInForce", "AsAsked"))
-    seen = desk.questions.metrics.get(name)
-    if seen is not None:
-        missing = [m for m in step.engine.expected_metrics() if m not in seen]
-        told.append(
-            no("MetricsComplete", "SeriesMissing", f"not exposed: {', '.join(missing)}")
-            if missing
-            else yes("MetricsComplete", "AllSeen")
-        )
-    return told
+def _attempted(step: Step) -> Attempted | None:
+    if step.attempt is None:
+        return None
+    return Attempted(
+        resource=step.resource,
+        engine=step.engine,
+        block=step.spec.template.block,
+        memory=step.memory,
+        run=step.attempt.run,
+    )
 
 
 async def _note_changes(desk: Desk, step: Step) -> None:
@@ -330,7 +296,9 @@ def _ask(desk: Desk, world: World, step: Step, question: str) -> None:
     if subject is None:
         return
     desk.questions.ask(subject, question)
-    if question == "health" and subject.attempt not in desk.questions.verdicts:
+    of = _attempted(step)
+    judged = of is not None and extras.asked_before(of)
+    if question == "health" and not judged and subject.attempt not in desk.questions.verdicts:
         desk.questions.ask(subject, "parsers")
     if question == "health" and subject.attempt not in desk.questions.in_force:
         desk.questions.ask(subject, "loaded")  # adopted: read back again what is in force

@@ -159,6 +159,8 @@ async def _warnings(desk: Desk, *, gpus: bool, stale: bool) -> list[Json]:
             told.append(
                 f"{resource.name} RUNS ON THE CPU, and this machine has a GPU: `stoker engine add vllm --python PATH`"
             )
+    damage = await asyncio.to_thread(desk.ledger.damage)
+    told += [f"usage records could not be read; their segment is set aside in the spool: {one}" for one in damage]
     if stale:
         told.append("a gateway worker has not written its state for more than three seconds; its load is unknown")
     return told
@@ -170,6 +172,8 @@ async def log_lines(
     """Find the log of a replica's attempt and read it. Raises NotFound naming what there is."""
     replica = await _find_replica(desk, namespace, name)
     attempt = memory_of(replica).attempt - (1 if previous else 0)
+    if attempt < 1:
+        raise NotFound(f"{replica.name} {'is at its first attempt' if previous else 'has not started yet'}")
     path = desk.layout.logs / f"{replica.uid}-{attempt}.log"
     if not path.exists():
         kept = sorted(p.name for p in desk.layout.logs.glob(f"{replica.uid}-*.log"))

@@ -12,7 +12,6 @@ from stoker.base.json import JsonObject
 from stoker.drivers.packages import Packaged
 
 DEMO: Final = "smollm2-135m-instruct"
-BETTER: Final = "a better one: stoker up --model Qwen/Qwen2.5-7B-Instruct-GGUF (needs a hub, and memory for it)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.base import clock
+from stoker.decide.admit import rank
 from stoker.decide.route import eject
 from stoker.drivers.slots import Slots
 from stoker.facts.routes import Endpoint, Routes, Service, State, Target
@@ -118,7 +119,7 @@ class ServiceState:
     def wait(self, waiter: Waiter, *, priority: int, now: float) -> None:
         """Queue up."""
         self._arrivals += 1
-        heapq.heappush(self.queue, (-priority, self._arrivals, now, waiter))
+        heapq.heappush(self.queue, (*rank(priority=priority, arrival=self._arrivals), now, waiter))
 
     @property
     def waiting(self) -> int:
