@@ -18,6 +18,7 @@ from stoker.facts.observed import Phase
 RESYNC: Final = 30.0
 _INGEST_EVERY: Final = 1.0
 _ACKNOWLEDGE: Final = 0.1
+_OF_THE_PROCESS: Final = ("process", "route", "inForce", "startup", "conditions")
 _log = logging.getLogger("control.loop")
 
 
