@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from stoker.base.errors import Driver, Invalid
+from stoker.base.errors import Driver, Fault, Invalid
 from stoker.base.json import Json, JsonObject
 from stoker.cli.output import err, get, items, text
 from stoker.cli.resources import client
@@ -30,10 +30,12 @@ def chat(
     api = client(context)
     status = api.get("/v1/status")
     models = [text(s, "model") for s in items(status, "services") if s.get("routable")]
-    if model not in models and (model or len(models) != 1):
-        raise Invalid(
-            f"say which model: --model {' | '.join(models)}" if models else "no model is ready: `stoker status`"
-        )
+    if not models:
+        raise Invalid("no model is ready: `stoker status` tells why")
+    if model and model not in models:
+        raise Invalid(Fault(message=f"no ready model is called '{model}'", field="--model", hint=", ".join(models)))
+    if not model and len(models) != 1:
+        raise Invalid(f"say which model: --model {' | '.join(models)}")
     key = text(
         api.post("/v1/keys", {"caller": "chat", "namespace": "default", "lifeSeconds": 300, "wait": True}), "key"
     )

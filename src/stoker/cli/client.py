@@ -36,7 +36,7 @@ class Client:
 
     def lines(self, path: str, **query: str | int | bool) -> Iterator[str]:
         """Follow a text answer line by line, for as long as it lasts."""
-        for line in stream(self._request("GET", path, query=query, timeout=3600.0)):
+        for line in stream(self._request("GET", path, query=query, timeout=3600.0), refused=_error):
             yield line.decode(errors="replace").rstrip("\n")
 
     def is_up(self) -> bool:
@@ -60,9 +60,12 @@ class Client:
             reply = fetch(call)
         except Driver as error:
             supervisor = spawn.find(self._layout)
-            if supervisor is not None and supervisor.alive:
-                raise
-            raise _nobody(self._layout) from error
+            if supervisor is None or not supervisor.alive:
+                raise _nobody(self._layout) from error
+            log = self._layout.logs / "controller.log"
+            raise Driver(
+                f"the controller does not answer now (it starts, stops or fails; see {log}): {error}"
+            ) from error
         if reply.status < 300:
             return reply.object()
         raise _error(reply)

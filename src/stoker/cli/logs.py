@@ -19,7 +19,7 @@ def logs(
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as it grows.")] = False,
     previous: Annotated[bool, typer.Option("--previous", help="The attempt before the present one.")] = False,
-    tail: Annotated[int, typer.Option(help="Only the last lines; 0 for all.")] = 0,
+    tail: Annotated[int, typer.Option(help="Only the last lines; 0 for all.", min=0)] = 0,
 ) -> None:
     """Print what an engine wrote, per attempt."""
     settings: Settings = context.obj

@@ -136,7 +136,7 @@ def events(
     kind: Annotated[str, typer.Argument()] = "",
     name: Annotated[str, typer.Argument()] = "",
     *,
-    limit: int = 100,
+    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 100,
 ) -> None:
     """Show what happened, oldest first."""
     _events(client(context).get("/v1/events", kind=kind, name=name, limit=limit))

@@ -47,6 +47,8 @@ def up(
 ) -> None:
     """Start the gateway, the controller, an engine and a model, and print how to use them."""
     settings: Settings = context.obj
+    if not detach:
+        _mind_signals()
     preflight.address(listen, insecure=insecure)
     manifests = preflight.manifests(model, exposed=_EXPOSED, accept=accept_licence, port=int(listen.rpartition(":")[2]))
     for line in preflight.machine(settings.layout.root):
@@ -55,6 +57,10 @@ def up(
     words += ["--unmetered"] if unmetered else []
     words += ["--hub-endpoint", settings.hub_endpoint] if settings.hub_endpoint else []
     started = _ensure_running(settings, words)
+    fixed = [name for name in ("listen", "admin", "workers", "unmetered") if _given(context, name)]
+    if fixed and not started:
+        names = ", ".join(f"--{name}" for name in fixed)
+        err.print(f"[yellow]warning:[/yellow] {names}: counts only at a start, so nothing changed: `stoker down` first")
     api = Client(settings.layout, actor=settings.actor)
     try:
         wanted = manifests if model or not (bare or _deployments(api)) else None
@@ -87,8 +93,8 @@ def down(
 def _ensure_running(settings: Settings, arguments: list[str]) -> bool:
     """Start the supervisor unless it runs; tells whether this call did."""
     running = spawn.find(settings.layout)
-    if running is not None and running.alive:
-        err.print(f"Stoker runs already (pid {running.pid}); applying to it")
+    if running is not None and running.alive and _settled(settings):
+        err.print(f"Stoker runs already (pid {running.pid}); applying to it, `stoker down` stops it")
         return False
     try:
         _start(settings, arguments)
@@ -96,6 +102,20 @@ def _ensure_running(settings: Settings, arguments: list[str]) -> bool:
         _stop(settings, keep_engines=False)
         raise
     return True
+
+
+def _settled(settings: Settings) -> bool:
+    """Wait while the one that is there starts or stops; True: it runs, False: it has ended. Raises Driver."""
+    api = Client(settings.layout)
+    until = clock.mono() + 180
+    with err.status("waiting for the Stoker that starts or stops here"):
+        while (running := spawn.find(settings.layout)) is not None and running.alive:
+            if not running.stopping and api.is_up():
+                return True
+            if clock.mono() > until:
+                raise Driver(f"the Stoker that is there (pid {running.pid}) neither answers nor ends; see its logs")
+            clock.sleep(0.1)
+    return False
 
 
 def _start(settings: Settings, arguments: list[str]) -> None:
@@ -186,16 +206,25 @@ def _conclude(now: waiting.State) -> None:
         err.print(f"[yellow]warning:[/yellow] {trouble}")
 
 
-def _stay(settings: Settings) -> None:
-    """Wait for Ctrl-C, then drain and stop; or for the supervisor to end by itself."""
-    err.print("Ctrl-C drains and stops everything; `stoker up -d` leaves it running")
+def _mind_signals() -> None:
+    """Take a closed terminal or a `kill` of this process as Ctrl-C, from the first moment: nothing stays unseen."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    # A closed terminal or a `kill` of this process means the same as Ctrl-C: nothing may stay behind unseen.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _stay(settings: Settings) -> None:
+    """Wait for Ctrl-C, then drain and stop; or for the supervisor to end by itself."""
+    err.print("Ctrl-C drains and stops everything; `stoker up -d` leaves it running")
+
     try:
         while (running := spawn.find(settings.layout)) is not None and running.alive:
             spawn.ended(running.pid)

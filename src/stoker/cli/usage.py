@@ -41,7 +41,7 @@ def usage(
     since: Annotated[str, typer.Option(help="How far back: 24h, 30d.")] = "30d",
     form: Annotated[str, typer.Option("--output", "-o", help="table, csv or json.")] = "table",
     records: Annotated[bool, typer.Option("--records", help="One line per request instead of sums.")] = False,
-    limit: Annotated[int, typer.Option(help="How many records.")] = 100,
+    limit: Annotated[int, typer.Option(help="How many records.", min=1)] = 100,
 ) -> None:
     """Show what was used."""
     if form not in ("table", "csv", "json"):

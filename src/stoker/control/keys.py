@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from stoker.base import clock
-from stoker.base.errors import Conflict, NotFound
+from stoker.base.errors import Conflict, Invalid, NotFound
 from stoker.base.json import Json, JsonObject
 from stoker.control.desk import Desk
 from stoker.control.gateways import observe_gateways
@@ -15,7 +15,7 @@ from stoker.decide.acknowledge import callers_acknowledged
 from stoker.drivers.store.base import Event, Resource
 from stoker.spec.caller import CallerSpec
 from stoker.spec.kinds import dump_spec, parse_spec
-from stoker.spec.meta import epoch
+from stoker.spec.meta import check_name, epoch
 
 PREFIX: Final = "sk-stoker-"
 _CHAT: Final = "chat"  # the caller of `stoker chat`: its expired keys are swept, nobody looks them up
@@ -42,6 +42,7 @@ async def create(desk: Desk, wanted: Wanted, *, actor: str) -> JsonObject:
     before = desk.callers_generation
     for _ in range(5):
         caller = await _caller(desk, wanted)
+        _check(caller, wanted)
         held = cast("list[Json]", caller.spec.get("credentials") or [])
         if wanted.caller == _CHAT:
             held = [c for c in held if not _expired(cast("JsonObject", c))]
@@ -98,14 +99,30 @@ async def revoke(desk: Desk, key_id: str, *, actor: str) -> JsonObject:
     raise NotFound(f"there is no key '{key_id}'; `stoker key list` shows all")
 
 
+def _check(caller: Resource, wanted: Wanted) -> None:
+    """Refuse a key that would allow more than was asked for. Raises Invalid."""
+    allowed = cast("JsonObject", caller.spec.get("allow") or {}).get("services")
+    if wanted.services and allowed != _services(wanted):
+        raise Invalid(
+            f"Caller/{caller.name} is there already, for {allowed}: a key has what its caller has;"
+            " change the caller, or make the key for another one"
+        )
+
+
+def _services(wanted: Wanted) -> list[Json]:
+    return [s if "/" in s or s == "*" else f"{wanted.namespace}/{s}" for s in wanted.services or ("*",)]
+
+
 async def _caller(desk: Desk, wanted: Wanted) -> Resource:
     try:
         return await desk.store.get("Caller", "", wanted.caller)
     except NotFound:
-        services: list[Json] = [
-            s if "/" in s or s == "*" else f"{wanted.namespace}/{s}" for s in wanted.services or ("*",)
-        ]
-        return Resource(kind="Caller", name=wanted.caller, spec={"kind": "Person", "allow": {"services": services}})
+        try:
+            check_name(wanted.caller)
+        except ValueError as error:
+            raise Invalid(f"caller: {error}") from error
+        spec: JsonObject = {"kind": "Person", "allow": {"services": _services(wanted)}}
+        return Resource(kind="Caller", name=wanted.caller, spec=spec)
 
 
 def _with(caller: Resource, spec: JsonObject) -> Resource:

@@ -7,7 +7,7 @@ whose stale connections would be mistaken for a dead engine.
 
 import http.client
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stoker.base import clock
-from stoker.base.errors import Driver
+from stoker.base.errors import Driver, StokerError
 from stoker.base.json import Json, JsonObject
 
 
@@ -82,15 +82,18 @@ def fetch(call: Call) -> Reply:
     return Reply(status=response.status, headers=headers, body=body, seconds=clock.mono() - began)
 
 
-def stream(call: Call) -> Iterator[bytes]:
-    """Ask once and yield the answer line by line as it comes. Raises Driver when it breaks or is not a 200."""
+def stream(call: Call, *, refused: Callable[[Reply], StokerError] | None = None) -> Iterator[bytes]:
+    """Ask once and yield the answer line by line as it comes. Raises Driver when it breaks.
+
+    What is not a 200 is raised as ``refused`` words it, by default as Driver.
+    """
     connection = _connection(call)
     try:
         response = _send(connection, call)
         if response.status != 200:
-            raise Driver(
-                f"{call.method} {call.url}: {response.status} {response.read()[:400].decode(errors='replace')}"
-            )
+            reply = Reply(status=response.status, body=response.read())
+            text = reply.body[:400].decode(errors="replace")
+            raise refused(reply) if refused else Driver(f"{call.method} {call.url}: {reply.status} {text}")
         while line := response.readline():
             yield line
     except (OSError, http.client.HTTPException) as error:

@@ -23,12 +23,14 @@ class Background:
     pid: int
     alive: bool
     listen: str = ""
+    stopping: bool = False
 
 
 class _RunFile(msgspec.Struct, frozen=True):
     pid: int
     start_ticks: int = 0
     listen: str = ""
+    stopping: bool = False
 
 
 def find(layout: Layout) -> Background | None:
@@ -40,7 +42,8 @@ def find(layout: Layout) -> Background | None:
         run = msgspec.json.decode(data, type=_RunFile)
     except msgspec.DecodeError:
         return None
-    return Background(pid=run.pid, alive=start_ticks(run.pid) == run.start_ticks != 0, listen=run.listen)
+    alive = start_ticks(run.pid) == run.start_ticks != 0
+    return Background(pid=run.pid, alive=alive, listen=run.listen, stopping=run.stopping)
 
 
 def start_ticks(pid: int) -> int:

@@ -83,7 +83,8 @@ def epoch(text: str) -> float:
     return moment.timestamp()
 
 
-def _is_label(text: str) -> str:
+def check_name(text: str) -> str:
+    """Give a name back; raises ValueError when no resource can have it."""
     if len(text) > 63 or not _LABEL.match(text):
         raise ValueError(
             f"'{text}' is no valid name: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"
@@ -102,7 +103,7 @@ Number = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Strict(), Field(gt=0, le=1)]
 Bool = Annotated[bool, Strict()]
 Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, AfterValidator(_is_label)]
+Name = Annotated[str, AfterValidator(check_name)]
 Time = Annotated[str, AfterValidator(_is_time)]
 Seconds = Annotated[
     float,

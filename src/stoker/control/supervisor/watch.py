@@ -191,6 +191,7 @@ class _Supervisor:
                 return
 
     def _stop(self, *, keep_engines: bool) -> int:
+        self._write_run_file(stopping=True)
         _log.info("stopping", extra={"fields": {"keep_engines": keep_engines}})
         for part in self._gateways:
             _send(part, signal.SIGTERM)
@@ -223,7 +224,7 @@ class _Supervisor:
             self._reap()
         return patient
 
-    def _write_run_file(self) -> None:
+    def _write_run_file(self, *, stopping: bool = False) -> None:
         run = {
             "pid": os.getpid(),
             "start_ticks": processes.start_ticks(os.getpid()),
@@ -232,6 +233,7 @@ class _Supervisor:
             "admin": [_name(each) for each in self._admin],
             "workers": len(self._gateways),
             "started_at": clock.now(),
+            "stopping": stopping,  # whoever wants to start waits for the end instead of talking to a dying controller
         }
         files.replace(self._layout.run / "supervisor.json", msgspec.json.encode(run))
 
