@@ -46,17 +46,22 @@ class App:
 
     def head(self, exchange: Exchange) -> bool:
         """Find out who asks; the body is wanted only from somebody, and only where one is read."""
-        path = exchange.target.partition(b"?")[0]
-        if self._is_open(exchange, path):
-            return True
-        headers = exchange.headers
-        id_ = self._house.meter.name()
-        given = headers.get(b"x-request-id", b"")
-        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else id_
+        path = exchange.target
+        dialect = BY_PATH.get(path)
+        if dialect is None:
+            path = path.partition(b"?")[0]
+            dialect = BY_PATH.get(path)
+            if self._is_open(exchange, path):
+                return True
+        headers, house = exchange.headers, self._house
+        request_id = id_ = house.meter.name()
+        given = headers.get(b"x-request-id")
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            request_id = given.decode()
         ticket = Ticket(exchange, id_, request_id, path[:256].decode("utf-8", "replace"))
         exchange.note = ticket
-        exchange.body_limit = self._house.fleet.routes.body_bytes
-        dialect = BY_PATH.get(path)
+        exchange.body_limit = house.fleet.routes.body_bytes
+        ticket.surface = dialect
         ticket.dialect = dialect.name if dialect is not None else ""
         probe = headers.get(_PROBE_HEADER)
         if probe is not None:
@@ -73,7 +78,7 @@ class App:
         if not isinstance(ticket, Ticket):
             self._open(exchange)
             return
-        dialect = BY_PATH.get(exchange.target.partition(b"?")[0])
+        dialect = ticket.surface
         denial = ticket.denial
         if denial is not None:
             self._refuse(ticket, Trouble(status=401, code=denial.code, message=denial.message), "auth")

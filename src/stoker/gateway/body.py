@@ -38,12 +38,12 @@ class Body:
         passed = b""
         if _PASSED[0] in headers:
             passed = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
-        return b"POST %b%b%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (
+        return b"POST %b%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
             up.prefix,
             self._dialect.upstream,
             up.fields,
             passed,
-            ticket.request_id.encode(),
+            ticket.id_line,
             len(body),
             body,
         )

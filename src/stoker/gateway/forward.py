@@ -16,6 +16,7 @@ from stoker.gateway.answer import Answer, Trouble
 from stoker.gateway.body import Body
 from stoker.gateway.fleet import ServiceState, Upstream
 from stoker.gateway.house import House
+from stoker.gateway.identity import Grant
 from stoker.gateway.relay import Relay
 from stoker.gateway.ticket import Ticket, rejected
 from stoker.http1.pool import Call, End
@@ -80,13 +81,10 @@ class Forward:
         self._house.active.add(self)
         if self._house.meter.refusing:
             self._fail(_UNACCOUNTED, rejected("accounting"))
-        elif self._reserve():
+        elif self.ticket.grant is None or not self.ticket.grant.limited or self._reserve(self.ticket.grant):
             self._place()
 
-    def _reserve(self) -> bool:
-        grant = self.ticket.grant
-        if grant is None or not grant.limited:
-            return True
+    def _reserve(self, grant: Grant) -> bool:
         tokens = self.ticket.prompt_bytes // 4
         refusal = self._house.limits.reserve(grant.caller.name, grant.caller.limits, tokens=tokens, now=clock.now())
         if refusal is None:
@@ -129,14 +127,18 @@ class Forward:
         fleet, service = self._house.fleet, self._service
         targets = service.targets.get(self.ticket.dialect, ())
         choice = route(targets, fleet.upstreams, now=clock.mono(), draw=_draw(), failed=self._failed)
-        if choice.why is Why.NONE:
-            return choice.why
+        why = choice.why
+        if why is Why.NONE:
+            return why
+        if service.queue and not queued:  # whoever waits already has the first claim
+            free = admit(free=why is Why.FREE, waiting=service.waiting, room=0) is Verdict.RUN
+        else:
+            free = why is Why.FREE
         up = fleet.upstreams[choice.endpoint]
-        behind = service.waiting if service.queue and not queued else 0  # whoever waits already has the first claim
-        free = choice.why is Why.FREE
-        if admit(free=free, waiting=behind, room=0) is not Verdict.RUN or not up.take(capped=up.slots > 0):
+        capped = up.slots > 0
+        if not free or not up.take(capped=capped):
             return Why.FULL
-        self._up, self._capped = up, up.slots > 0
+        self._up, self._capped = up, capped
         return None
 
     def wake(self) -> bool:
@@ -149,8 +151,10 @@ class Forward:
         return True
 
     def _note(self) -> None:
-        before, self._row = self._row, self._house.live.begin(self.ticket.in_flight())
-        self._house.live.end(before)
+        live = self._house.live
+        before, self._row = self._row, live.begin(self.ticket.in_flight())
+        if before >= 0:
+            live.end(before)
 
     def _dispatch(self, *, fresh: bool = False) -> None:
         up, ticket = self._up, self.ticket
@@ -251,10 +255,11 @@ class Forward:
 
     def _finish(self, out: bytes, end: End) -> None:
         """Write the end of an answer that has begun."""
-        cut = {End.COMPLETE: "", End.RESET: "reset"}.get(end, "clean")
-        last = self._relay.last(out, cut=cut, now=clock.mono())
+        cut = "" if end is End.COMPLETE else "reset" if end is End.RESET else "clean"
+        now = clock.mono()
+        last = self._relay.last(out, cut=cut, now=now)
         if self._up is not None and last.ending.outcome is Outcome.TRUNCATED:
-            self._up.fault(clock.mono())
+            self._up.fault(now)
         if not self._settle(last.ending, last.status) and last.ending.outcome in _ANSWERED:
             self._answer.fail(_UNACCOUNTED)
         else:
@@ -284,7 +289,7 @@ class Forward:
             used = 0 if ending.outcome is Outcome.REJECTED else used
             house.limits.settle(caller.name, caller.limits, reserved=self._reserved, used=used, now=clock.now())
         if ending.outcome in _ANSWERED:
-            self._service.took(clock.mono() - self._asked_at)
+            self._service.took(record.times.total + ticket.arrived - self._asked_at)
         self._give()
         return written
 

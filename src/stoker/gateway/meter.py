@@ -40,11 +40,12 @@ class Histogram:
 
 
 class Series:
-    """The histograms of one service."""
+    """What is counted of one service."""
 
-    __slots__ = ("duration", "first_token", "gap", "queue")
+    __slots__ = ("duration", "first_token", "gap", "queue", "tokens")
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: list[int]) -> None:
+        self.tokens = tokens
         self.duration = Histogram()
         self.first_token = Histogram()
         self.gap = Histogram()
@@ -97,17 +98,13 @@ class Meter:
         self.requests[key] = self.requests.get(key, 0) + 1
         if not service:
             return
-        tokens = record.tokens
-        sums = self.tokens.get(service)
-        if sums is None:
-            sums = self.tokens[service] = [0, 0, 0]
+        series = self.series.get(service)
+        if series is None:
+            series = self.series[service] = Series(self.tokens.setdefault(service, [0, 0, 0]))
+        sums, tokens, times = series.tokens, record.tokens, record.times
         sums[0] += tokens.prompt
         sums[1] += tokens.cached
         sums[2] += tokens.output
-        series = self.series.get(service)
-        if series is None:
-            series = self.series[service] = Series()
-        times = record.times
         series.duration.observe(times.total)
         series.queue.observe(times.queue)
         if times.first_token:

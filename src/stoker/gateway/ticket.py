@@ -4,6 +4,7 @@ from stoker.base import clock
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.live import InFlight
 from stoker.facts.record import Gaps, Record, Times, Tokens
+from stoker.gateway.dialect import Dialect
 from stoker.gateway.identity import Denial, Grant
 from stoker.http1.exchange import Exchange
 
@@ -25,6 +26,7 @@ class Ticket:
         "first_byte",
         "grant",
         "id",
+        "id_line",
         "incarnation",
         "key_id",
         "model",
@@ -36,6 +38,7 @@ class Ticket:
         "session",
         "splices",
         "stream",
+        "surface",
         "turn",
     )
 
@@ -43,9 +46,11 @@ class Ticket:
         self.exchange = exchange
         self.id = id_
         self.request_id = request_id
+        self.id_line = b"x-request-id: %b\r\n" % request_id.encode()  # for the engine and for the client
         self.path = path
         self.at = clock.now()
         self.arrived = exchange.head_at
+        self.surface: Dialect | None = None
         self.grant: Grant | None = None
         self.denial: Denial | None = None
         self.probe: tuple[str, str] | None = None  # endpoint and incarnation that the controller asks for
@@ -59,11 +64,10 @@ class Ticket:
 
     def fields(self) -> bytes:
         """Write the header lines that every answer carries."""
-        line = b"x-request-id: %b\r\n" % self.request_id.encode()
         if self.probe is None:
-            return line
+            return self.id_line
         # Workers share one socket: the controller asks until each has answered, so each must say which it is.
-        return line + b"x-stoker-worker: %b\r\n" % self.id.rpartition("-")[0].encode()
+        return self.id_line + b"x-stoker-worker: %b\r\n" % self.id.rpartition("-")[0].encode()
 
     def in_flight(self) -> InFlight:
         """Say what a `lost` record needs, should this worker be killed."""
