@@ -8,7 +8,7 @@ import typer
 
 from stoker import __version__
 from stoker.base.errors import Invalid, NotFound, StokerError
-from stoker.cli import chat, engines, keys, logs, machine, resources, state, up, usage
+from stoker.cli import chat, engines, keys, logs, machine, plan, resources, state, up, usage
 from stoker.cli.settings import settings
 
 app = typer.Typer(
@@ -42,6 +42,8 @@ for module in (up, resources, logs, chat, usage, machine, state):
     module.add(app)
 app.add_typer(keys.app, name="key")
 app.add_typer(engines.app, name="engine")
+app.add_typer(plan.app, name="plan")
+app.add_typer(plan.model_app, name="model")
 engines.add(app)
 
 

@@ -1,0 +1,128 @@
+"""Does it fit, for how many, and with which flags? `stoker plan`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from stoker.base.errors import Fault, Invalid
+from stoker.base.units import parse_bytes
+
+if TYPE_CHECKING:
+    from stoker.drivers.weights import Survey
+    from stoker.predict.fits import Ask, Plan
+    from stoker.predict.roles import Split
+
+
+class _WithDefault(TyperGroup):
+    """`stoker plan MODEL …` is `stoker plan model MODEL …`: what is asked most needs no word of its own."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its base is private
+        """Put the default command before what is neither a command nor a call for help."""
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = ["model", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_WithDefault, help="What fits, for how many, at which setting.", no_args_is_help=True)
+
+_MODEL = "A .gguf file, a folder, REPO[@REVISION], or a name of `stoker models`."
+
+
+@app.command("model")
+def plan_model(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help=_MODEL)],
+    *,
+    gpu: Annotated[str, typer.Option(help="The card, such as h100 or l40s.")],
+    count: Annotated[int, typer.Option(help="Cards; they become tensor parallel ranks unless told otherwise.")] = 0,
+    tp: Annotated[int, typer.Option(help="Tensor parallel ranks.")] = 0,
+    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
+    dp: Annotated[int, typer.Option(help="Data parallel ranks.")] = 1,
+    ep: Annotated[bool, typer.Option("--ep", help="Whole experts on each rank instead of parts of all.")] = False,
+    engine: Annotated[str, typer.Option(help="ENGINE[@VERSION]: vllm, sglang, tensorrt-llm, llama.cpp.")] = "vllm",
+    length: Annotated[int, typer.Option("--context", help="Tokens of a session (the model's limit).")] = 0,
+    sessions: Annotated[int, typer.Option(help="Sessions wanted at once.")] = 0,
+    utilization: Annotated[float, typer.Option(help="Share of the card for the engine (its default).")] = 0.0,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens of a step (the engine's default).")] = 0,
+    sequences: Annotated[int, typer.Option(help="Sequences at once (the engine's default).")] = 0,
+    quantization: Annotated[str, typer.Option(help="On load: auto, none or fp8.")] = "auto",
+    kv_dtype: Annotated[str, typer.Option(help="Of the cache: auto or fp8.")] = "auto",
+    draft: Annotated[bool, typer.Option("--draft", help="With the model's own draft heads.")] = False,
+    card: Annotated[str, typer.Option(help="Memory of a card as its runtime sees it, such as 79.19Gi.")] = "",
+    usd_per_hour: Annotated[float, typer.Option(help="Price of a card and hour (the catalogue's).")] = 0.0,
+    tokens_per_second: Annotated[float, typer.Option(help="Measured output rate, for a price per million.")] = 0.0,
+    file: Annotated[str, typer.Option(help="Which file of a repository with several GGUF models.")] = "",
+    explain: Annotated[bool, typer.Option("--explain", help="Each figure with formula and source.")] = False,
+    form: Annotated[str, typer.Option("--output", "-o", help="json or yaml.")] = "",
+) -> None:
+    """Print where a card's memory goes, how many sessions fit, what breaks first, and a setting that holds."""
+    from stoker.cli.plan import show, source
+    from stoker.drivers import figures
+    from stoker.predict import fits
+    from stoker.predict.gpu import find
+    from stoker.predict.overhead import Load
+
+    chosen = find(figures.gpus(), gpu)
+    if card:
+        import msgspec
+
+        chosen = msgspec.structs.replace(chosen, total_bytes=parse_bytes(card), measured=True)
+    split = _split(count, tp=tp, pp=pp, dp=dp, ep=ep, draft=draft, quantization=quantization)
+    found = source.find(model, context.obj, file=file)
+    name, _, version = engine.partition("@")
+    asked = fits.Ask(
+        parts=found.parts,
+        shape=found.shape,
+        gpu=chosen,
+        split=split,
+        load=Load(utilization=utilization, batch_tokens=batch_tokens, sequences=sequences),
+        engine=name,
+        version=version,
+        kv_element_bytes=_one_of(kv_dtype, {"auto": 2.0, "fp8": 1.0}, "--kv-dtype"),
+        context_tokens=length,
+        sessions=sessions,
+        quantization=found.quantization,
+    )
+    plans = _plans(asked, found, quantization)
+    price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second)
+    if form:
+        show.data(found, plans, price=price, form=form)
+    else:
+        show.text(found, plans, price=price, explain=explain)
+    if not plans[0].fits:
+        raise typer.Exit(1)
+
+
+def _plans(asked: "Ask", found: "Survey", quantization: str) -> Sequence["Plan"]:
+    from stoker.drivers import figures
+    from stoker.predict import fits
+
+    table = figures.coefficients()
+    on_load = quantization == "auto" and found.format == "safetensors" and asked.engine in ("vllm", "sglang")
+    return fits.choose(asked, table) if on_load else [fits.plan(asked, table)]
+
+
+def _split(count: int, *, tp: int, pp: int, dp: int, ep: bool, draft: bool, quantization: str) -> "Split":
+    from stoker.predict.roles import Split
+
+    narrow = _one_of(quantization, {"auto": 0.0, "none": 0.0, "fp8": 1.0}, "--quantization")
+    if min(count, tp) < 0 or min(pp, dp) < 1:
+        raise Invalid(Fault(message="a number of cards cannot be below one", field="--count, --tp, --pp, --dp"))
+    if count and not tp:
+        if count % (pp * dp):
+            why = f"{count} cards cannot be divided into {pp} stages and {dp} data parallel ranks"
+            raise Invalid(Fault(message=why, field="--count"))
+        tp = count // (pp * dp)
+    tp = tp or 1
+    if count and count != tp * pp * dp:
+        why = f"tp {tp} times pp {pp} times dp {dp} is {tp * pp * dp}, not {count}"
+        raise Invalid(Fault(message=why, field="--count"))
+    return Split(tensor=tp, pipeline=pp, data=dp, expert=ep, draft=draft, quantize_to_bytes=narrow)
+
+
+def _one_of(word: str, known: dict[str, float], option: str) -> float:
+    if word not in known:
+        raise Invalid(Fault(message=f"'{word}' is not possible", field=option, hint=f"one of {', '.join(known)}"))
+    return known[word]
