@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         "server",
         "spoilt",
         "transport",
+        "write",
     )
 
     def __init__(self, server: House) -> None:
@@ -89,6 +90,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to read."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's own class is no subclass of it
+        self.write = self.transport.write
         self.parser = httptools.HttpRequestParser(self)
         self.server.connections.add(self)
         self.deadline = clock.mono() + self.server.limits.head
@@ -258,10 +260,6 @@ class Connection(asyncio.Protocol):
             self.server.guard(request, self.server.app.request)
         else:
             self.queue.append(request)
-
-    def write(self, data: bytes) -> None:
-        """Write bytes to the client."""
-        self.transport.write(data)
 
     def abort(self) -> None:
         """Break off without an end."""

@@ -95,11 +95,11 @@ class Exchange:
         connection = self.connection
         if connection is None:
             return
-        closing = self._closing()
+        closing = self.close or not self.complete or connection.draining
         extra = b"connection: close\r\n" if closing else (b"connection: keep-alive\r\n" if self.http10 else b"")
-        lines = b"%b%bcontent-length: %d\r\n%b\r\n" % (head(status), fields, len(body), extra)
         self.started = True
-        connection.write(lines if self.method == b"HEAD" else lines + body)
+        shown = b"" if self.method == b"HEAD" else body
+        connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (head(status), fields, len(body), extra, shown))
         self._finish(connection, closing=closing)
 
     def start(self, status: int, fields: bytes) -> bytes:

@@ -111,11 +111,13 @@ class Call(asyncio.Protocol):
             self.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self.whole:
-                self._flush()
+                if self.listener is not None:
+                    self._flush(self.listener)
                 self._end(End.GARBAGE)
                 self._drop()
                 return
-        self._flush()
+        if self.listener is not None:
+            self._flush(self.listener)
         if self.whole:
             self._complete()
 
@@ -141,7 +143,8 @@ class Call(asyncio.Protocol):
             self.headers = {}
             return
         self.status = status
-        self.delimited = b"content-length" in self.headers or b"chunked" in self.headers.get(b"transfer-encoding", b"")
+        headers = self.headers
+        self.delimited = b"content-length" in headers or b"chunked" in headers.get(b"transfer-encoding", b"")
         self.fresh_head = True  # reported after the parser returns: it would swallow what a listener raises
 
     def on_body(self, piece: bytes) -> None:
@@ -157,15 +160,14 @@ class Call(asyncio.Protocol):
 
     # The rest is ours.
 
-    def _flush(self) -> None:
-        if self.fresh_head and self.listener is not None:
+    def _flush(self, listener: Listener) -> None:
+        if self.fresh_head:
             self.fresh_head = False
-            self.listener.up_head(self.status, self.headers)
+            listener.up_head(self.status, self.headers)
         pieces = self.pieces
-        if pieces and self.listener is not None:
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if pieces and self.listener is not None:  # the head may have ended the call
             self.pieces = []
-            self.listener.up_body(data)
+            self.listener.up_body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _complete(self) -> None:
         transport = self.transport
