@@ -12,6 +12,7 @@ from stoker.base.units import parse_bytes
 if TYPE_CHECKING:
     from stoker.drivers.weights import Survey
     from stoker.predict.fits import Ask, Plan
+    from stoker.predict.gpu import Gpu
     from stoker.predict.roles import Split
 
 
@@ -59,27 +60,18 @@ def plan_model(
 ) -> None:
     """Print where a card's memory goes, how many sessions fit, what breaks first, and a setting that holds."""
     from stoker.cli.plan import show, source
-    from stoker.drivers import figures
-    from stoker.predict import fits
-    from stoker.predict.gpu import find
+    from stoker.predict.fits import Ask
     from stoker.predict.overhead import Load
 
-    chosen = find(figures.gpus(), gpu)
-    if card:
-        import msgspec
-
-        chosen = msgspec.structs.replace(chosen, total_bytes=parse_bytes(card), measured=True)
-    split = _split(count, tp=tp, pp=pp, dp=dp, ep=ep, draft=draft, quantization=quantization)
     found = source.find(model, context.obj, file=file)
-    name, _, version = engine.partition("@")
-    asked = fits.Ask(
+    asked = Ask(
         parts=found.parts,
         shape=found.shape,
-        gpu=chosen,
-        split=split,
+        gpu=_gpu(gpu, card),
+        split=_split(count, tp=tp, pp=pp, dp=dp, ep=ep, draft=draft, quantization=quantization),
         load=Load(utilization=utilization, batch_tokens=batch_tokens, sequences=sequences),
-        engine=name,
-        version=version,
+        engine=engine.partition("@")[0],
+        version=engine.partition("@")[2],
         kv_element_bytes=_one_of(kv_dtype, {"auto": 2.0, "fp8": 1.0}, "--kv-dtype"),
         context_tokens=length,
         sessions=sessions,
@@ -87,12 +79,19 @@ def plan_model(
     )
     plans = _plans(asked, found, quantization)
     price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second)
-    if form:
-        show.data(found, plans, price=price, form=form)
-    else:
-        show.text(found, plans, price=price, explain=explain)
+    show.plans(found, plans, price=price, explain=explain, form=form)
     if not plans[0].fits:
         raise typer.Exit(1)
+
+
+def _gpu(name: str, card: str) -> "Gpu":
+    import msgspec
+
+    from stoker.drivers import figures
+    from stoker.predict.gpu import find
+
+    found = find(figures.gpus(), name)
+    return msgspec.structs.replace(found, total_bytes=parse_bytes(card), measured=True) if card else found
 
 
 def _plans(asked: "Ask", found: "Survey", quantization: str) -> Sequence["Plan"]:

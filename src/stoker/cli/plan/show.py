@@ -25,8 +25,15 @@ class Price:
     tokens_per_second: float = 0.0
 
 
-def text(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool) -> None:
-    """Print the best plan for a person, and the other in a line."""
+def plans(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool, form: str) -> None:
+    """Print plans, the best first: all for a program, or for a person the best and the others in a line each."""
+    if form:
+        output.data({"model": found.name, "plans": [_as_json(plan, price) for plan in plans]}, form)
+    else:
+        _text(found, plans, price=price, explain=explain)
+
+
+def _text(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool) -> None:
     plan = plans[0]
     ask, split = plan.ask, plan.ask.split
     version = f"@{ask.version}" if ask.version else f" (as since {plan.row.since})"
@@ -51,11 +58,6 @@ def text(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool) -
         print(f"chosen        {_precision(plan)}: {why}")
     for note in plan.notes:
         output.err.print(Text(f"note: {note}", style="yellow"))
-
-
-def data(found: Survey, plans: Sequence[Plan], *, price: Price, form: str) -> None:
-    """Print all plans for a program, the best first."""
-    output.data({"model": found.name, "plans": [_as_json(plan, price) for plan in plans]}, form)
 
 
 def _card(plan: Plan, *, explain: bool) -> None:
