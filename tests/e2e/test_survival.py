@@ -146,6 +146,7 @@ def test_a_rollout_goes_on_when_the_controller_dies_in_its_middle(running: Machi
                 [r["spec"]["template"]["engine"]["contextTokens"] for r in running.replicas()] == [2048]
                 and ready(running)
             ),
+            within=120,  # the supervisor rests longer after each kill
         )
 
     assert (seen.broken, seen.refused) == ([], [])
