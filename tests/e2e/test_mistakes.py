@@ -61,3 +61,32 @@ def test_a_terminal_that_closes_while_it_starts_leaves_nothing_running(
     assert process.returncode != 0
     for module in ("stoker.control.supervisor", "stoker.control", "stoker.gateway", "llama_server"):
         assert fresh.pids(module) == []
+
+
+def test_two_people_who_start_at_once_get_one_stoker(fresh: Machine, tiny_gguf: object) -> None:
+    words = ["up", "-d", "--model", str(tiny_gguf), "--listen", f"127.0.0.1:{fresh.port}"]
+    command = [*STOKER, "--state-dir", str(fresh.root), *words, "--admin", f"127.0.0.1:{fresh.admin}"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in both]
+
+    assert [process.returncode for process in both] == [0, 0], said
+    assert len(fresh.pids("stoker.control.supervisor")) == 1
+    assert len(fresh.pids("llama_server")) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--state-dir", "/tmp/" + "long" * 30, "up"], "too long for a Unix socket"),
+        (["up", "--listen", "1.2.3"], "--listen: '1.2.3' is no address (HOST:PORT"),
+        (["up", "--listen", "0.0.0.0:1"], "put TLS in front and say --insecure"),
+        (["up", "--admin", "0.0.0.0:1", "--insecure"], "--admin: metrics have no key"),
+        (["up", "--model", "nothing"], "is no file, no folder, no hub repository and no known name"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused_before_anything_is_made(fresh: Machine, words: list[str], told: str) -> None:
+    done = fresh.run(*words)
+
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.split())
+    assert not fresh.root.exists()

@@ -182,6 +182,10 @@ def test_aliases_that_stand_for_too_much_are_refused() -> None:
     assert "too many values" in faults(bomb)[0].message
 
 
+def test_endless_nesting_is_a_fault_and_no_crash() -> None:
+    assert "nested too deeply" in faults("a: " + "[" * 20_000 + "]" * 20_000)[0].message
+
+
 def test_merge_keys_and_anchors_are_expanded_and_own_keys_win() -> None:
     text = (
         "apiVersion: stoker.dev/v1alpha1\nkind: ModelDeployment\nmetadata: {name: x}\nspec:\n"

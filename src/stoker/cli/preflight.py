@@ -9,6 +9,7 @@ import msgspec
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.json import Json, JsonObject
+from stoker.base.layout import Layout
 from stoker.base.units import show_bytes
 from stoker.cli.output import items, text
 from stoker.drivers import devices
@@ -17,19 +18,35 @@ _REPO = re.compile(r"^[\w.-]+/[\w.-]+(@[0-9a-f]{7,40}|@[\w./-]+)?$")
 _FILES_WANTED = 4096
 _MEMORY_WANTED = 2 << 30
 _DISK_WANTED = 2 << 30
+_SOCKET_NAME_BYTES = 107  # sun_path of Linux, without its final zero
 
 
-def address(listen: str, *, insecure: bool) -> None:
+def place(layout: Layout) -> None:
+    """Refuse a state directory whose sockets would get names that the system does not take."""
+    spare = _SOCKET_NAME_BYTES - len(str(layout.api_socket).encode())
+    if spare < 0:
+        raise Invalid(
+            Fault(
+                message=f"the path {layout.root} is {-spare} bytes too long for a Unix socket in it",
+                field="--state-dir",
+                hint="take a shorter one; STOKER_STATE_DIR names it too",
+            )
+        )
+
+
+def address(listen: str, *, insecure: bool, field: str = "--listen") -> None:
     """Refuse an address that is none, or that would carry keys in the clear beyond this machine."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise Invalid(
-            Fault(message=f"'{listen}' is no address", field="--listen", hint="HOST:PORT, as in 127.0.0.1:8080")
-        )
+        raise Invalid(Fault(message=f"'{listen}' is no address", field=field, hint="HOST:PORT, as in 127.0.0.1:8080"))
     try:
         local = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         local = False
+    if not local and field == "--admin":
+        raise Invalid(
+            Fault(message=f"metrics have no key, and other machines reach {host}", field=field, hint="127.0.0.1:PORT")
+        )
     if not local and not insecure:
         raise Invalid(
             Fault(

@@ -49,7 +49,9 @@ def up(
     settings: Settings = context.obj
     if not detach:
         _mind_signals()
+    preflight.place(settings.layout)
     preflight.address(listen, insecure=insecure)
+    preflight.address(admin, insecure=False, field="--admin")
     manifests = preflight.manifests(model, exposed=_EXPOSED, accept=accept_licence, port=int(listen.rpartition(":")[2]))
     for line in preflight.machine(settings.layout.root):
         err.print(f"[yellow]note:[/yellow] {line}")
@@ -96,12 +98,17 @@ def _ensure_running(settings: Settings, arguments: list[str]) -> bool:
     if running is not None and running.alive and _settled(settings):
         err.print(f"Stoker runs already (pid {running.pid}); applying to it, `stoker down` stops it")
         return False
+    settings.layout.make()
+    if token := hub_token():
+        files.replace(settings.layout.hub_token, token.encode())
+    log = settings.layout.logs / "supervisor.log"
+    before = log.stat().st_size if log.exists() else 0
+    pid = spawn.start("stoker.control.supervisor", arguments, log=log)
     try:
-        _start(settings, arguments)
+        return _started(settings, pid, since=before)
     except BaseException:
-        _stop(settings, keep_engines=False)
+        _end(spawn.Background(pid=pid, alive=True), keep_engines=False)  # ours, never one that somebody else started
         raise
-    return True
 
 
 def _settled(settings: Settings) -> bool:
@@ -118,19 +125,20 @@ def _settled(settings: Settings) -> bool:
     return False
 
 
-def _start(settings: Settings, arguments: list[str]) -> None:
-    settings.layout.make()
-    if token := hub_token():
-        files.replace(settings.layout.hub_token, token.encode())
-    log = settings.layout.logs / "supervisor.log"
-    pid = spawn.start("stoker.control.supervisor", arguments, log=log)
-    api = Client(settings.layout)
+def _started(settings: Settings, pid: int, *, since: int) -> bool:
+    """Wait until our supervisor's controller answers; False: somebody else's was faster and runs. Raises Driver."""
+    api, log = Client(settings.layout), settings.layout.logs / "supervisor.log"
     until = clock.mono() + 60
     with err.status("starting controller and gateway"):
-        while not api.is_up():
+        while True:
+            running = spawn.find(settings.layout)
+            if running is not None and running.pid == pid and api.is_up():
+                return True
             code = spawn.ended(pid)
             if code is not None:
-                raise Driver(f"the supervisor ended with {code}: {_tail(log)}")
+                if running is not None and running.alive and running.pid != pid and _settled(settings):
+                    return False
+                raise Driver(f"the supervisor ended with {code}: {_tail(log, since)}")
             if clock.mono() > until:
                 raise Driver(f"the controller did not answer within 60 s; its log is in {settings.layout.logs}")
             clock.sleep(0.05)
@@ -237,12 +245,16 @@ def _stay(settings: Settings) -> None:
 
 def _stop(settings: Settings, *, keep_engines: bool) -> None:
     running = spawn.find(settings.layout)
-    if running is None or not running.alive:
-        return
+    if running is not None and running.alive:
+        _end(running, keep_engines=keep_engines)
+
+
+def _end(running: spawn.Background, *, keep_engines: bool) -> None:
     with err.status("draining and stopping"):
         spawn.stop(running, keep_engines=keep_engines, timeout=150)
 
 
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return "\n".join(lines[-12:]) or "its log is empty"
+def _tail(log: Path, since: int) -> str:
+    """Read the last lines that were written after ``since`` bytes: older ones tell of another start."""
+    lines = log.read_bytes()[since:].decode(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(lines[-12:]) or "it wrote no log"

@@ -54,6 +54,8 @@ def read(text: str, *, file: str) -> tuple[tuple[Source, ...], tuple[Fault, ...]
         faults.append(Fault(message=f"no valid YAML: {error.problem}", file=file, line=mark.line + 1 if mark else 0))
     except yaml.YAMLError as error:
         faults.append(Fault(message=f"no valid YAML: {error}", file=file))
+    except RecursionError:  # some kilobytes of "[" are enough
+        faults.append(Fault(message="it is nested too deeply", file=file))
     except Invalid as error:
         faults += error.faults
     return tuple(found), tuple(faults)
