@@ -150,6 +150,25 @@ class Load:
     chunk_us: list[float]
 
 
+def memory_per_stream(server: Running, streams: int) -> float:
+    """Open streams that stay open after their first event; gives KiB of resident memory for each."""
+    data = body("HOLD ", stream=True)
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {KEY}\r\ncontent-length: {len(data)}\r\n\r\n"
+    before = server.rss_mb()
+    with contextlib.ExitStack() as stack:
+        for _ in range(streams):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            one.sendall(head.encode() + data)
+            seen = b""
+            while b"data: " not in seen:
+                piece = one.recv(65536)
+                if not piece:
+                    sys.exit(f"{server.name} closed a stream: {seen[:200]!r}")
+                seen += piece
+        return (server.rss_mb() - before) * 1e6 / 1024 / streams
+
+
 def load(server: Running, mode: str, data: bytes, *, connections: int, seconds: float, rate: float = 0) -> Load:
     """Put load on a server."""
     file = BIN / "body.json"

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import BIN, Load, Running, body, build, engine, free_port, load, running, state
+from harness import BIN, Load, Running, body, build, engine, free_port, load, memory_per_stream, running, state
 
 VENVS = Path(__file__).parents[1] / "build" / "peers"
 PEERS = {
@@ -44,6 +44,7 @@ TARGETS = {
     "added p99 ms": "≤ 1.5",
     "chunk delay p99 ms": "≤ 2",
     "memory MB": "≤ 60",
+    "memory KiB/stream": "≤ 20",
 }
 
 
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--peers", choices=("none", "two", "all"), default="two")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--streams", type=int, default=2000, help="how many are open when memory is measured")
     given = parser.parse_args()
     build()
     wanted = {"none": (), "two": ("vllm-router",), "all": tuple(PEERS)}[given.peers]
@@ -139,9 +141,11 @@ def main() -> None:
             for server in (direct, *here):
                 rounds[server.name].append(measure(server, given.seconds))
         found = {
-            name: {figure: statistics.median(one[figure] for one in taken) for figure in TARGETS}
+            name: {figure: statistics.median(one[figure] for one in taken) for figure in taken[0]}
             for name, taken in rounds.items()
         }
+        for server in here:
+            found[server.name]["memory KiB/stream"] = memory_per_stream(server, given.streams)
     show(found)
 
 
