@@ -66,14 +66,13 @@ def up(
     api = Client(settings.layout, actor=settings.actor)
     try:
         wanted = manifests if model or not (bare or _deployments(api)) else None
-        banner = _bring_up(api, wanted, wait=0.0 if bare and not model else wait)
+        print(_bring_up(api, wanted, wait=0.0 if bare and not model else wait))
+        if started and not detach:
+            _stay(settings)
     except BaseException:
         if started and not detach:  # what nobody sees must not stay behind; with -d it is meant to
             _stop(settings, keep_engines=False)
         raise
-    print(banner)
-    if started and not detach:
-        _stay(settings)
 
 
 def down(
