@@ -85,7 +85,10 @@ def test_ctrl_c_stops_everything_and_a_second_up_comes_back(fresh: Machine, tiny
         f"127.0.0.1:{fresh.admin}",
     ]
     with subprocess.Popen(
-        [*STOKER, "--state-dir", str(fresh.root), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ["env", "-u", "PYTHONUNBUFFERED", *STOKER, "--state-dir", str(fresh.root), *words],  # a pipe is buffered
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         key = ""

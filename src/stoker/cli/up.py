@@ -66,7 +66,7 @@ def up(
     api = Client(settings.layout, actor=settings.actor)
     try:
         wanted = manifests if model or not (bare or _deployments(api)) else None
-        print(_bring_up(api, wanted, wait=0.0 if bare and not model else wait))
+        print(_bring_up(api, wanted, wait=0.0 if bare and not model else wait), flush=True)  # also into a pipe
         if started and not detach:
             _stay(settings)
     except BaseException:
