@@ -126,6 +126,15 @@ def test_next_step(seen: Seen, memory: Memory, actions: tuple[object, ...], rout
     assert got.route is route
 
 
+def test_a_clock_that_was_set_back_stops_neither_retries_nor_checks() -> None:
+    day = 86400.0
+    retried = decide(SEEN, Memory(attempt=3, failures=1, retry_at=NOW + day))
+    stale = replace(LIVE, loaded=OK, generates=OK, routable=OK, health=Check(ok=True, at=NOW + day))
+
+    assert any(isinstance(action, Start) for action in retried.actions)
+    assert any(isinstance(action, Ask) and action.question == "health" for action in decide(stale, ROUTABLE).actions)
+
+
 def test_ready_needs_every_rung_and_names_the_first_that_is_missing() -> None:
     got = decide(replace(LIVE, loaded=bad("Loading")), UP)
     ready = next(c for c in got.conditions if c.type == "Ready")

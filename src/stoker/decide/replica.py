@@ -71,7 +71,7 @@ def reconcile(seen: Seen, *, retired: bool, memory: Memory, policy: Policy, now:
     if ended is not None:
         return _fail(seen, memory, policy, ended, now)
     if not memory.started_at:
-        return _begin(seen, memory, now)
+        return _begin(seen, memory, policy, now)
     return _climb(seen, memory, policy, now)
 
 
@@ -99,7 +99,7 @@ def _fail(seen: Seen, memory: Memory, policy: Policy, trouble: Trouble, now: flo
     return Decision(actions=forget, conditions=_below(seen, _down(after, now)), memory=after, look_again=wait)
 
 
-def _begin(seen: Seen, memory: Memory, now: float) -> Decision:
+def _begin(seen: Seen, memory: Memory, policy: Policy, now: float) -> Decision:
     """No attempt runs: take over one that does after all, or start one when every rung below *Started* holds."""
     found = next((r for r in seen.leftovers if r.phase is Phase.RUNNING and r.run.spec_hash == seen.spec_hash), None)
     if found is not None and found.run.attempt >= memory.attempt:
@@ -115,7 +115,7 @@ def _begin(seen: Seen, memory: Memory, now: float) -> Decision:
     ready = seen.accepted.status == "True" and seen.files.ok and bool(seen.preflight and seen.preflight.ok)
     if not ready or seen.devices is None:
         return Decision(actions=clean, conditions=_below(seen, None), memory=memory, look_again=1.0)
-    if now < memory.retry_at:
+    if now < memory.retry_at <= now + policy.longest_retry:  # further away: the clock was set back, do not wait for it
         return Decision(
             actions=clean, conditions=_below(seen, _down(memory, now)), memory=memory, look_again=memory.retry_at - now
         )
@@ -188,7 +188,8 @@ def _suspicious(seen: Seen, memory: Memory, policy: Policy, now: float) -> bool:
 
 
 def _due(check: Check | None, every: float, now: float) -> bool:
-    return check is None or now - check.at >= every
+    # A clock that was set back must not silence the checks until it has caught up.
+    return check is None or abs(now - check.at) >= every
 
 
 def _too_late(seen: Seen, memory: Memory, policy: Policy, now: float) -> Trouble | None:
