@@ -163,9 +163,9 @@ class Connection(asyncio.Protocol):
             self.request.target += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header; a repeated one is joined, so that two keys never look like one."""
+        """Collect a header; a repeated one is joined, so that two keys never look like one. Trailers are dropped."""
         request = self.request
-        if request is None:
+        if request is None or request.head_at:  # a trailer would change a head that has been judged already
             return
         name = name.lower()
         headers = request.headers
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
             value = headers[name] + b", " + value
             if request.size > self.server.limits.headers or len(value) > self.server.limits.head_bytes:
                 self._broken(431)
-        headers[name] = value
+        headers[name] = value.rstrip(b" \t")  # the parser leaves them at the end
 
     def on_headers_complete(self) -> None:
         """Let the application look at the head before a byte of the body is kept."""
