@@ -96,3 +96,24 @@ def test_a_missing_shard_stops_the_plan(made: tiny.Tiny, tmp_path: Path) -> None
     error = stoker("plan", str(folder), "--gpu", "h100").exception
     assert isinstance(error, Invalid)
     assert "missing" in str(error)
+
+
+def test_times_of_a_load_come_with_a_band(made: tiny.Tiny) -> None:
+    words = ("plan", str(made.folder), "--gpu", "h100", "--load", "100/20/4")
+    found = json.loads(stoker(*words, "-o", "json").stdout)["plans"][0]["times"]
+
+    assert found["tpot_low_seconds"] <= found["tpot_seconds"] <= found["tpot_high_seconds"]
+    assert "TPOT" in stoker(*words).stdout
+    assert isinstance(stoker(*words[:-1], "100/x/4").exception, Invalid)
+
+
+def test_any_set_of_measurements_is_judged_by_one_command() -> None:
+    data = Path(__file__).parents[1] / "data/planner"
+    models = ("--models", str(data / "models.json"), "--models", str(data / "latency_models.json"))
+    files = ("--rows", str(data / "latency_rows.csv"), "--cases", str(data / "memory_cases.json"))
+    found = json.loads(stoker("plan", "judge", *files, *models, "-o", "json").stdout)
+
+    assert found["TPOT, model left out"]["rows"] > 2500
+    assert found["KV GiB from checkpoint, model left out"]["median"] <= 0.01
+    assert "TPOT, system left out" in stoker("plan", "judge", *files, *models).stdout
+    assert isinstance(stoker("plan", "judge", "--rows", str(data / "nothing.csv"), *models).exception, Invalid)

@@ -71,6 +71,23 @@ class Coefficients(msgspec.Struct, frozen=True, kw_only=True):
     long_run: LongRun
 
 
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """The coefficients of time, and how far off they were for models that the fit had not seen."""
+
+    version: int
+    source: str
+    rows: int
+    coefficients: dict[str, float]
+    tpot_low: float  # 5th and 95th percentile of measured over predicted
+    tpot_high: float
+    ttft_low: float
+    ttft_high: float
+    prompt_low: float  # where the rows lie; outside it is extrapolation
+    prompt_high: float
+    batch_high: float
+    ranks_high: int
+
+
 def number(version: str) -> tuple[int, ...]:
     """A version as comparable numbers; raises Invalid when it has none."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)

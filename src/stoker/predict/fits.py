@@ -274,7 +274,7 @@ def _notes(ask: Ask, weights: RankWeights) -> tuple[str, ...]:
         f"the engine makes {name}: {size / GIB:.2f} GiB" for name, size in weights.added.items() if size > GIB / 4
     ]
     if not ask.gpu.measured:
-        notes.append(f"the memory of {ask.gpu.name} is reckoned, not measured: give --card-gib if you know it")
+        notes.append(f"the memory of {ask.gpu.name} is reckoned, not measured: give --card if you know it")
     if ask.split.tensor > 1 and not ask.gpu.link_gbs:
         notes.append(f"{ask.gpu.name} has no NVLink: tensor parallelism goes over {ask.gpu.link or 'PCIe'}")
     return tuple(notes)

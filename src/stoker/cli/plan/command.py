@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.units import parse_bytes
+from stoker.cli.plan import judge as judging
 
 if TYPE_CHECKING:
     from stoker.drivers.weights import Survey
@@ -27,6 +28,9 @@ class _WithDefault(TyperGroup):
 
 
 app = typer.Typer(cls=_WithDefault, help="What fits, for how many, at which setting.", no_args_is_help=True)
+
+app.command()(judging.judge)
+app.command()(judging.fit)
 
 _MODEL = "A .gguf file, a folder, REPO[@REVISION], or a name of `stoker models`."
 
@@ -54,22 +58,22 @@ def plan_model(
     card: Annotated[str, typer.Option(help="Memory of a card as its runtime sees it, such as 79.19Gi.")] = "",
     usd_per_hour: Annotated[float, typer.Option(help="Price of a card and hour (the catalogue's).")] = 0.0,
     tokens_per_second: Annotated[float, typer.Option(help="Measured output rate, for a price per million.")] = 0.0,
+    load: Annotated[str, typer.Option(help="PROMPT/OUTPUT/BATCH to predict times for, such as 8192/1024/32.")] = "",
     file: Annotated[str, typer.Option(help="Which file of a repository with several GGUF models.")] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Each figure with formula and source.")] = False,
     form: Annotated[str, typer.Option("--output", "-o", help="json or yaml.")] = "",
 ) -> None:
     """Print where a card's memory goes, how many sessions fit, what breaks first, and a setting that holds."""
     from stoker.cli.plan import show, source
-    from stoker.predict.fits import Ask
-    from stoker.predict.overhead import Load
+    from stoker.predict import fits, overhead
 
     found = source.find(model, context.obj, file=file)
-    asked = Ask(
+    asked = fits.Ask(
         parts=found.parts,
         shape=found.shape,
         gpu=_gpu(gpu, card),
         split=_split(count, tp=tp, pp=pp, dp=dp, ep=ep, draft=draft, quantization=quantization),
-        load=Load(utilization=utilization, batch_tokens=batch_tokens, sequences=sequences),
+        load=overhead.Load(utilization=utilization, batch_tokens=batch_tokens, sequences=sequences),
         engine=engine.partition("@")[0],
         version=engine.partition("@")[2],
         kv_element_bytes=_one_of(kv_dtype, {"auto": 2.0, "fp8": 1.0}, "--kv-dtype"),
@@ -78,7 +82,7 @@ def plan_model(
         quantization=found.quantization,
     )
     plans = _plans(asked, found, quantization)
-    price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second)
+    price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second, load=load)
     show.plans(found, plans, price=price, explain=explain, form=form)
     if not plans[0].fits:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from stoker.base.json import Json, JsonObject
 from stoker.cli import output
+from stoker.cli.plan import times
 from stoker.drivers.weights import Survey
 from stoker.predict import cost
 from stoker.predict.coefficients import GIB
@@ -23,6 +24,7 @@ class Price:
 
     usd_per_hour: float = 0.0
     tokens_per_second: float = 0.0
+    load: str = ""  # PROMPT/OUTPUT/BATCH
 
 
 def plans(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool, form: str) -> None:
@@ -48,7 +50,10 @@ def _text(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool) 
     print(f"breaks first  {plan.breaks_first}")
     _long_run(plan)
     print(f"flags         {' '.join(flags(plan))}")
-    _money(plan, price)
+    timed = times.of(plan, price.load)
+    if timed is not None:
+        times.text(timed)
+    _money(plan, price, timed)
     for other in plans[1:]:
         print(f"instead       {_precision(other)}: {other.sessions} sessions; {other.breaks_first}")
     if split.quantize_to_bytes:
@@ -89,7 +94,7 @@ def _long_run(plan: Plan) -> None:
         print(f"              {term.size_bytes / GIB:.2f} GiB {term.name}: {term.source}")
 
 
-def _money(plan: Plan, price: Price) -> None:
+def _money(plan: Plan, price: Price, timed: times.Timed | None) -> None:
     told = plan.ask.gpu.price
     each, source = price.usd_per_hour, "yours"
     if not each and told is not None:
@@ -100,11 +105,10 @@ def _money(plan: Plan, price: Price) -> None:
         return
     hour = each * plan.ask.split.ranks
     print(f"price         ${hour:.2f} an hour ({source})")
-    if price.tokens_per_second:
-        parts = [
-            f"${cost.per_million(hour, price.tokens_per_second, use=use):.2f} at {use:.0%} use" for use in (0.3, 0.6, 1)
-        ]
-        print(f"              a million output tokens: {', '.join(parts)}")
+    rate = price.tokens_per_second or (timed.speeds.output_tokens_per_second if timed else 0.0)
+    if rate:
+        parts = [f"${cost.per_million(hour, rate, use=use):.2f} at {use:.0%} use" for use in (0.3, 0.6, 1)]
+        print(f"              a million output tokens at {rate:,.0f}/s: {', '.join(parts)}")
 
 
 def _precision(plan: Plan) -> str:
@@ -165,6 +169,7 @@ def _as_json(plan: Plan, price: Price) -> JsonObject:
             "reserves": [_term(term) for term in held.reserves],
         },
         "flags": list(flags(plan)),
+        "times": times.as_json(times.of(plan, price.load)),
         "usd_per_hour": price.usd_per_hour * ask.split.ranks or None,
         "notes": list(plan.notes),
     }

@@ -1,13 +1,16 @@
 """The planner's data files: coefficients and the catalogue of cards, versioned, in the package."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from stoker.base.errors import Driver
-from stoker.predict.coefficients import Coefficients
+from stoker.base.errors import Driver, Fault, Invalid
+from stoker.predict.cases import LogRow, ModelRow
+from stoker.predict.coefficients import Coefficients, Speed
 from stoker.predict.gpu import Gpu
 
 
@@ -16,7 +19,8 @@ class _Catalogue(msgspec.Struct, frozen=True):
     gpus: tuple[Gpu, ...]
 
 
-_File = TypeVar("_File", Coefficients, _Catalogue)
+_Row = TypeVar("_Row", ModelRow, LogRow)
+_File = TypeVar("_File", Coefficients, Speed, _Catalogue)
 
 
 @cache
@@ -29,6 +33,32 @@ def coefficients() -> Coefficients:
 def gpus() -> tuple[Gpu, ...]:
     """The catalogue that comes with this version."""
     return _read("gpus.json", _Catalogue).gpus
+
+
+@cache
+def speed() -> Speed:
+    """The coefficients of time that come with this version."""
+    return _read("times.json", Speed)
+
+
+def model_rows(paths: Sequence[Path]) -> Mapping[str, ModelRow]:
+    """Models of measurement files, by their names in small letters."""
+    found = [row for path in paths for row in _listed(path, ModelRow)]
+    return {row.model.lower(): row for row in found}
+
+
+def log_rows(path: Path) -> Sequence[LogRow]:
+    """Start-up logs of a measurement file."""
+    return _listed(path, LogRow)
+
+
+def _listed(path: Path, kind: type[_Row]) -> list[_Row]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[kind])  # type: ignore[valid-type]
+    except OSError as error:
+        raise Invalid(Fault(message=error.strerror or str(error), file=str(path))) from error
+    except msgspec.MsgspecError as error:
+        raise Invalid(Fault(message=f"it cannot be read: {error}", file=str(path))) from error
 
 
 def _read(name: str, kind: type[_File]) -> _File:

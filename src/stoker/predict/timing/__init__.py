@@ -1,0 +1,1 @@
+"""How long things take: by roofline, fitted to measured rows."""

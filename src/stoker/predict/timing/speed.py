@@ -1,0 +1,147 @@
+"""How fast is a planned configuration, how sure is that, and what binds it?"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from stoker.base.errors import Fault, Invalid
+from stoker.predict import estimate
+from stoker.predict.coefficients import Speed
+from stoker.predict.fits import Plan
+from stoker.predict.roles import Role
+from stoker.predict.shape import Shape
+from stoker.predict.timing import roofline
+from stoker.predict.timing.roofline import Work
+from stoker.predict.timing.rows import Served, work
+
+_ENGINES: Final = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
+_WIDTHS: Final = ((0.6, "nvfp4"), (1.3, "fp8"), (9.0, "bf16"))  # bytes of a weight up to which it is of this kind
+_MOST: Final = 4096  # the largest batch at which a flip is looked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """Seconds at one load, each with its band, and why they may be far off."""
+
+    tpot: float
+    tpot_low: float
+    tpot_high: float
+    ttft: float
+    ttft_low: float
+    ttft_high: float
+    output_tokens_per_second: float
+    bound_by: str
+    flips_at: int  # batch at which another thing binds; 0: not up to the largest looked at
+    extrapolated: tuple[str, ...]
+
+
+def speeds(plan: Plan, table: Speed, *, prompt: int, output: int, batch: int) -> Speeds | None:
+    """Predict a closed loop of ``batch`` requests on one data-parallel rank; None for an engine without rows."""
+    if prompt + output > plan.ask.context_tokens:
+        why = f"{prompt} tokens in and {output} out are more than the context of {plan.ask.context_tokens}"
+        raise Invalid(Fault(message=why, field="--load", hint="ask for a longer --context"))
+    engine = _ENGINES.get(plan.ask.engine)
+    if engine is None or min(prompt, output, batch) < 1:
+        return None
+    rows = work([_served(plan, engine, prompt=prompt, output=output, batch=size) for size in _batches(batch)])
+    found = roofline.times(rows, table.coefficients)
+    told = _outside(plan, table, prompt=prompt, batch=batch)
+    tpot, ttft = float(found.tpot[0]), float(found.ttft[0])
+    floor = _floor(rows)
+    bound = [_binds(found, i) for i in range(len(_batches(batch)))]
+    flips = next((size for size, name in zip(_batches(batch)[1:], bound[1:], strict=True) if name != bound[0]), 0)
+    return Speeds(
+        tpot=tpot,
+        tpot_low=min(tpot, floor) if told else tpot * table.tpot_low,
+        tpot_high=tpot * (max(3.0, table.tpot_high) if told else table.tpot_high),
+        ttft=ttft,
+        ttft_low=min(ttft, _prefill_floor(rows)) if told else ttft * table.ttft_low,
+        ttft_high=ttft * (max(3.0, table.ttft_high) if told else table.ttft_high),
+        output_tokens_per_second=plan.ask.split.data * batch * output / (ttft + tpot * (output - 1)),
+        bound_by=bound[0],
+        flips_at=flips,
+        extrapolated=told,
+    )
+
+
+def _batches(batch: int) -> list[int]:
+    sizes = [batch]
+    while sizes[-1] < _MOST:
+        sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+def _served(plan: Plan, engine: str, *, prompt: int, output: int, batch: int) -> Served:
+    split, shape = plan.ask.split, plan.ask.shape
+    dense, sparse = _precisions(plan)
+    return Served(
+        shape=shape,
+        gpu=plan.ask.gpu,
+        engine=engine,
+        dense=dense,
+        sparse=sparse,
+        ranks=split.tensor * split.pipeline,
+        expert_ranks=split.tensor * split.pipeline * (split.data if shape.experts else 1),
+        spread=split.expert,
+        prompt=float(prompt),
+        output=float(output),
+        batch=float(batch),
+        kv_element_bytes=plan.ask.kv_element_bytes,
+    )
+
+
+def _precisions(plan: Plan) -> tuple[str, str]:
+    """The precision of dense layers and of experts, by the bytes of a weight that the headers give."""
+    narrow = plan.ask.split.quantize_to_bytes
+    true, plain = plan.ask.parts.by_role(), estimate.parts(plan.ask.shape, element_bytes=1.0).by_role()
+
+    def kind(*roles: Role) -> str:
+        values = sum(plain.get(role, 0) for role in roles)
+        width = narrow or sum(true.get(role, 0) for role in roles) / max(1, values)
+        return next(name for most, name in _WIDTHS if width <= most or name == "bf16")
+
+    dense = kind(Role.DENSE, Role.SHARED) if true.get(Role.DENSE) or true.get(Role.SHARED) else kind(Role.ATTENTION)
+    return dense, kind(Role.EXPERTS) if plan.ask.shape.experts else dense
+
+
+def _floor(rows: Work) -> float:
+    """What physics allows at best: every byte once at full bandwidth."""
+    context = rows.prompt[0] + rows.output[0] / 2
+    touched = 1 - (1 - rows.chosen[0] / rows.experts[0]) ** rows.batch[0]
+    read = rows.dense_bytes[0] + rows.expert_bytes[0] * touched + rows.batch[0] * context * rows.cache_bytes[0]
+    return float(read / rows.bandwidth[0])
+
+
+def _prefill_floor(rows: Work) -> float:
+    """What physics allows a prompt at best: its arithmetic at the full peak."""
+    each = rows.dense_flops[0] / rows.dense_peak[0] + rows.expert_flops[0] / rows.expert_peak[0]
+    return float(rows.prompt[0] * each)
+
+
+def _binds(found: roofline.Times, i: int) -> str:
+    parts = {
+        "weight reads": float(found.memory[i]),
+        "compute": float(found.compute[i]),
+        "cache reads": float(found.cache[i]),
+        "launches and collectives": float(found.rest[i]),
+    }
+    return max(parts, key=lambda name: parts[name])
+
+
+def _outside(plan: Plan, table: Speed, *, prompt: int, batch: int) -> tuple[str, ...]:
+    """What lies outside the measured rows, in words."""
+    ask, split = plan.ask, plan.ask.split
+    cases = (
+        (not ask.gpu.link_gbs and split.tensor > 1, "ranks are joined by PCIe"),
+        (split.pipeline > 1, "pipeline stages"),
+        (split.draft, "speculation"),
+        (not table.prompt_low <= prompt <= table.prompt_high, f"a prompt of {prompt} tokens"),
+        (batch > table.batch_high, f"a batch of {batch}"),
+        (split.tensor > table.ranks_high, f"{split.tensor} ranks"),
+        ("fp8" not in ask.gpu.native or ask.gpu.bandwidth_gbs < 3000, f"a card like {ask.gpu.name}"),
+        (_mixed(ask.shape), "layers of a kind that no row has"),
+    )
+    return tuple(words for holds, words in cases if holds)
+
+
+def _mixed(shape: Shape) -> bool:
+    return any(layer.attends.value in ("state", "sparse", "chunked") for layer in shape.layers)
