@@ -1,5 +1,6 @@
 """What the newcomer does in her first minutes, with the real openai client and a real llama.cpp."""
 
+import json
 import re
 import signal
 import subprocess
@@ -165,3 +166,20 @@ def test_a_busy_port_is_a_clear_error(running: Machine, tmp_path: object) -> Non
     assert done.returncode == 1
     assert str(running.port) in done.stderr
     assert other.pids("stoker.control") == []
+
+
+def test_up_with_another_model_keeps_what_its_owner_changed_and_a_lost_gateway_comes_back(
+    running: Machine, tiny_gguf: object
+) -> None:
+    gateway = {**running.data("get", "ig", "default"), "status": None}
+    gateway["spec"]["limits"] = {"maxOutputTokens": 7}
+    running.ok(
+        "apply", "-f", "-", stdin=json.dumps({k: gateway[k] for k in ("apiVersion", "kind", "metadata", "spec")})
+    )
+    running.up("--model", str(tiny_gguf))
+
+    assert running.data("get", "ig", "default")["spec"]["limits"] == {"maxOutputTokens": 7}
+    running.ok("delete", "ig", "default")
+    running.up()
+    assert running.data("get", "ig", "default")["spec"]["serviceSelector"]
+    running.wait("it serves again", lambda: client(running).models.list().data)

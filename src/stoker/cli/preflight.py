@@ -3,6 +3,7 @@
 import importlib.util
 import ipaddress
 import re
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import msgspec
@@ -117,9 +118,19 @@ def manifests(model: str, *, exposed: dict[str, Json], accept: bool, port: int) 
     ]
     # JSON is YAML: what is applied here goes the same way as a file of the user.
     sources: list[Json] = [
-        {"file": f"stoker up: {d['kind']}", "text": msgspec.json.encode(d).decode()} for d in documents
+        {"file": _origin(str(d["kind"])), "text": msgspec.json.encode(d).decode()} for d in documents
     ]
     return {"sources": sources, "namespace": "default", "deployment": name}
+
+
+def without(manifests: JsonObject, kinds: AbstractSet[str]) -> JsonObject:
+    """Leave out the documents of some kinds."""
+    left_out = {_origin(kind) for kind in kinds}
+    return {**manifests, "sources": [s for s in items(manifests, "sources") if text(s, "file") not in left_out]}
+
+
+def _origin(kind: str) -> str:
+    return f"stoker up: {kind}"
 
 
 def banner(status: JsonObject, *, key: str, note: str, python: str) -> str:

@@ -65,7 +65,7 @@ def up(
         err.print(f"[yellow]warning:[/yellow] {names}: counts only at a start, so nothing changed: `stoker down` first")
     api = Client(settings.layout, actor=settings.actor)
     try:
-        wanted = manifests if model or not (bare or _deployments(api)) else None
+        wanted = _wanted(api, manifests, model=model, bare=bare)
         print(_bring_up(api, wanted, wait=0.0 if bare and not model else wait), flush=True)  # also into a pipe
         if started and not detach:
             _stay(settings)
@@ -156,6 +156,19 @@ def _bring_up(api: Client, manifests: JsonObject | None, *, wait: float) -> str:
     for warning in status.get("warnings") or []:  # type: ignore[union-attr]
         err.print(f"[yellow]warning:[/yellow] {warning}")
     return preflight.banner(status, key=key, note=note, python=sys.executable)
+
+
+def _wanted(api: Client, manifests: JsonObject, *, model: str, bare: bool) -> JsonObject | None:
+    """Choose what is still to be written: never over a gateway or use case, whose owner may have changed them."""
+    cases = items(api.get("/v1/resources/UseCase", namespace="default"), "items")
+    there = {"UseCase"} if any(text(case, "metadata", "name") == "chat" for case in cases) else set()
+    if items(api.get("/v1/resources/InferenceGateway"), "items"):
+        there.add("InferenceGateway")
+    if model or not (bare or _deployments(api)):
+        return preflight.without(manifests, there)
+    if bare or "InferenceGateway" in there:
+        return None
+    return {**preflight.without(manifests, {"UseCase", "ModelDeployment", "ModelService"}), "deployment": ""}
 
 
 def _asked(manifests: JsonObject | None) -> str:
