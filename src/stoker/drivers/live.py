@@ -22,6 +22,7 @@ _BUFFER_HEAD: Final = struct.Struct("<QII")  # sequence, length, crc
 _BUFFER: Final = 1 << 20
 _ROW_HEAD: Final = struct.Struct("<II")  # length, crc
 _ROW: Final = 512
+_EMPTY: Final = bytes(_ROW_HEAD.size)
 _USED: Final = struct.Struct("<I")  # how many rows were ever used, so that a reader need not look at the others
 _USED_AT: Final = 16
 _FIRST: Final = 4096
@@ -78,14 +79,14 @@ class Slot:
         if len(data) > _ROW - _ROW_HEAD.size:  # absurdly long names: keep what identifies the request
             data = _encode(InFlight(id=request.id, at=request.at, caller=request.caller[:128]))
         at = _ROWS_AT + row * _ROW
-        self._map[at + _ROW_HEAD.size : at + _ROW_HEAD.size + len(data)] = data
-        _ROW_HEAD.pack_into(self._map, at, len(data), zlib.crc32(data))
+        self._map[at : at + _ROW_HEAD.size + len(data)] = _ROW_HEAD.pack(len(data), zlib.crc32(data)) + data
         return row
 
     def end(self, row: int) -> None:
         """Clear a row, after the request's record was written."""
         if row >= 0:
-            _ROW_HEAD.pack_into(self._map, _ROWS_AT + row * _ROW, 0, 0)
+            at = _ROWS_AT + row * _ROW
+            self._map[at : at + _ROW_HEAD.size] = _EMPTY
             self._free.append(row)
 
     def close(self) -> None:
