@@ -109,7 +109,7 @@ def test_times_of_a_load_come_with_a_band(made: tiny.Tiny) -> None:
 
 def test_any_set_of_measurements_is_judged_by_one_command() -> None:
     data = Path(__file__).parents[1] / "data/planner"
-    models = ("--models", str(data / "models.json"), "--models", str(data / "latency_models.json"))
+    models = ("--models", str(data / "models.json"), "--models", str(data / "more_models.json"))
     files = ("--rows", str(data / "latency_rows.csv"), "--cases", str(data / "memory_cases.json"))
     found = json.loads(stoker("plan", "judge", *files, *models, "-o", "json").stdout)
 

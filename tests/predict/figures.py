@@ -5,16 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.predict.cases import LogRow, ModelRow, Start, start
+from stoker.drivers import figures
+from stoker.predict.cases import LogRow, Start, start
 from stoker.predict.shape import Shape
 
 DATA = Path(__file__).parents[1] / "data/planner"
-# Context limits of public configs, where the table that an engine makes of them is large.
-_CONTEXTS = {"meta-llama/Llama-4-Scout-17B-16E-Instruct": 10 * 2**20, "meta-llama/Llama-3.1-8B-Instruct": 2**17}
-_ROWS = msgspec.json.decode((DATA / "models.json").read_bytes(), type=list[ModelRow])
-MODELS = {
-    row.model.lower(): msgspec.structs.replace(row, context=_CONTEXTS.get(row.model, row.context)) for row in _ROWS
-}
+MODELS = figures.model_rows([DATA / "models.json", DATA / "more_models.json"])
 CASES = json.loads((DATA / "memory_cases.json").read_text())
 LOGS = msgspec.json.decode((DATA / "memory_cases.json").read_bytes(), type=list[LogRow])
 

@@ -14,7 +14,7 @@ from stoker.predict.timing.refit import Errors, Measured
 
 @cache
 def measured() -> Measured:
-    known = figures.model_rows([DATA / "models.json", DATA / "latency_models.json"])
+    known = figures.model_rows([DATA / "models.json", DATA / "more_models.json"])
     with (DATA / "latency_rows.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     return rows.read(table, {name: row.shape for name, row in known.items()}, figures.gpus())
