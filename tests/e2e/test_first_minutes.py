@@ -180,6 +180,9 @@ def test_up_with_another_model_keeps_what_its_owner_changed_and_a_lost_gateway_c
 
     assert running.data("get", "ig", "default")["spec"]["limits"] == {"maxOutputTokens": 7}
     running.ok("delete", "ig", "default")
+    running.wait(
+        "the service tells why", lambda: running.condition("ms", "tiny", "RoutingReady")["reason"] == "NoGateway"
+    )
     running.up()
     assert running.data("get", "ig", "default")["spec"]["serviceSelector"]
     running.wait("it serves again", lambda: client(running).models.list().data)

@@ -41,7 +41,7 @@ async def _service(desk: Desk, world: World, board: Board, resource: Resource) -
     told = [
         yes("Accepted", "SpecValid"),
         *_later(resource),
-        _resolved(resource, names),
+        _resolved(resource, names, hidden=board.hidden.get(key, "")),
         _bars(world, resource),
         _routing(world, resource, published=published, ready=ready, hidden=board.hidden.get(key, "")),
     ]
@@ -55,9 +55,11 @@ async def _service(desk: Desk, world: World, board: Board, resource: Resource) -
         await _compose_routes(desk, world, resource, published, states)
 
 
-def _resolved(resource: Resource, names: set[str]) -> Condition:
+def _resolved(resource: Resource, names: set[str], *, hidden: str) -> Condition:
     if names:
         return yes("EndpointsResolved", "Found", f"{len(names)} endpoints")
+    if hidden:  # nobody looked for endpoints: that none was found would be a false trail
+        return unknown("EndpointsResolved", "NotExposed", hidden)
     wanted = "; ".join(
         ",".join(f"{k}={v}" for k, v in e.selector.match_labels.items()) for e in service_spec(resource).endpoints
     )
@@ -86,6 +88,9 @@ def _bars(world: World, resource: Resource) -> Condition:
 
 def _routing(world: World, resource: Resource, *, published: Service | None, ready: int, hidden: str) -> Condition:
     if published is None:
+        if not world.all("InferenceGateway"):
+            told = "there is no InferenceGateway"
+            return no("RoutingReady", "NoGateway", told, action="apply one; `stoker up` makes one too")
         return no("RoutingReady", "NotExposed", hidden, action="label it as an InferenceGateway's serviceSelector asks")
     case = use_case(world, resource)
     if case is not None and case.tools:
