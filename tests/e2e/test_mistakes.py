@@ -1,5 +1,7 @@
 """What a person who mistypes, hurries or closes the terminal is told, and what stays behind: nothing."""
 
+import os
+import pty
 import signal
 import subprocess
 
@@ -90,3 +92,22 @@ def test_a_start_that_cannot_be_is_refused_before_anything_is_made(fresh: Machin
     assert done.returncode == 2
     assert told in " ".join(done.stderr.split())
     assert not fresh.root.exists()
+
+
+def test_a_terminal_that_is_gone_ends_it_even_when_the_signal_stays_with_make(
+    fresh: Machine, tiny_gguf: object
+) -> None:
+    words = ["up", "--model", str(tiny_gguf), "--listen", f"127.0.0.1:{fresh.port}"]
+    command = [*STOKER, "--state-dir", str(fresh.root), *words, "--admin", f"127.0.0.1:{fresh.admin}"]
+    ours, theirs = pty.openpty()
+    as_make_does = ["setsid", "--ctty", "sh", "-c", 'trap "" HUP; "$@"; true', "sh", *command]
+    with subprocess.Popen(as_make_does, stdin=theirs, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        said = b""
+        while b"Ctrl-C drains" not in said:
+            said += os.read(ours, 65536)
+        assert fresh.pids("llama_server")
+        os.close(ours)
+
+    for module in ("stoker.control.supervisor", "stoker.control", "stoker.gateway", "llama_server"):
+        assert fresh.pids(module) == []

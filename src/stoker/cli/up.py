@@ -244,11 +244,14 @@ def _given(context: typer.Context, name: str) -> bool:
 def _stay(settings: Settings) -> None:
     """Wait for Ctrl-C, then drain and stop; or for the supervisor to end by itself."""
     err.print("Ctrl-C drains and stops everything; `stoker up -d` leaves it running")
+    terminal = sys.stdin.isatty()
 
     try:
         while (running := spawn.find(settings.layout)) is not None and running.alive:
             spawn.ended(running.pid)
             clock.sleep(0.5)
+            if terminal and not sys.stdin.isatty():  # under make as a session's leader no SIGHUP comes this far
+                raise KeyboardInterrupt  # noqa: TRY301 - it is one
     except KeyboardInterrupt:
         _stop(settings, keep_engines=False)
         return
