@@ -21,7 +21,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from stoker.base.errors import Fault, Invalid
 from stoker.predict.shape import Attends, Shape
@@ -92,8 +94,7 @@ _WHOLE: Final = (Role.LATENT, Role.INDEXER, Role.ROUTER, Role.NORM, Role.UNKNOWN
 _ABSORBED: Final = 2  # bytes of an element of the absorbed copies: they are made in BF16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class Tensor(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # a plan makes a hundred thousand
     """One tensor of a header. ``dtype`` as the file names it."""
 
     name: str
@@ -170,33 +171,42 @@ class RankWeights:
         return sum(self.by_role.values()) + sum(self.added.values())
 
 
-@lru_cache(maxsize=4096)  # names repeat with other numbers: a big checkpoint has a hundred thousand tensors
-def _named(pattern: str) -> Role:
-    lowered = pattern.lower()
-    return next((role for regex, role in _NAMES if regex.search(lowered)), Role.UNKNOWN)
+class _Place(NamedTuple):
+    role: Role
+    layer: int  # -1: outside the layers
+
+
+@lru_cache(maxsize=16384)
+def _place(name: str) -> _Place:
+    lowered = name.lower()
+    where = _LAYER.search(name)
+    found = next((role for regex, role in _NAMES if regex.search(lowered)), Role.UNKNOWN)
+    return _Place(found, int(where[1]) if where and found is not Role.VISION else -1)
+
+
+def _placed(name: str, layers: int) -> _Place:
+    """Where a tensor belongs. All experts of a layer are alike: a big checkpoint has a hundred thousand of them."""
+    head, expert, _ = name.partition(".experts.")
+    found = _place(head + expert if expert else name)
+    return _Place(Role.DRAFT, found.layer) if layers and found.layer >= layers else found
 
 
 def role(name: str, *, layers: int = 0) -> Role:
     """Tell a tensor's role by its name; a layer beyond the model's own ``layers`` is a draft head."""
-    found = _named(re.sub(r"\d+", "0", name) if "experts." in name else name)
-    where = _LAYER.search(name)
-    if layers and where and int(where[1]) >= layers and found is not Role.VISION:
-        return Role.DRAFT
-    return found
+    return _placed(name, layers).role
 
 
 def tally(tensors: Iterable[Tensor], shape: Shape) -> Parts:
     """Sum the tensors of a checkpoint by role, layer and dtype."""
-    sums: dict[tuple[Role, int, str], int] = {}
+    sums: dict[tuple[_Place, str], int] = {}
     unknown: list[str] = []
+    layers = len(shape.layers)
     for tensor in tensors:
-        found = role(tensor.name, layers=len(shape.layers))
-        where = _LAYER.search(tensor.name) if found is not Role.VISION else None
-        if found is Role.UNKNOWN:
+        place = _placed(tensor.name, layers)
+        if place.role is Role.UNKNOWN:
             unknown.append(tensor.name)
-        key = (found, int(where[1]) if where else -1, tensor.dtype)
-        sums[key] = sums.get(key, 0) + tensor.size_bytes
-    parts = (Part(role=r, layer=i, dtype=d, size_bytes=size) for (r, i, d), size in sums.items())
+        sums[place, tensor.dtype] = sums.get((place, tensor.dtype), 0) + tensor.size_bytes
+    parts = (Part(role=at.role, layer=at.layer, dtype=dtype, size_bytes=size) for (at, dtype), size in sums.items())
     return Parts(parts=tuple(parts), unknown=tuple(unknown))
 
 

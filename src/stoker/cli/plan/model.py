@@ -1,15 +1,15 @@
 """What is in a model? `stoker model show`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stoker.base.json import Json, JsonObject
 from stoker.base.units import show_bytes
 from stoker.cli import output
-from stoker.drivers.weights import Survey
-from stoker.predict.kv import Cut, bytes_per_token
-from stoker.predict.shape import known_parts
+
+if TYPE_CHECKING:
+    from stoker.drivers.weights import Survey
 
 app = typer.Typer(help="What is in a model.", no_args_is_help=True)
 
@@ -57,7 +57,10 @@ def show(
         output.err.print(f"[yellow]not understood:[/yellow] {part}")
 
 
-def _as_json(found: Survey) -> JsonObject:
+def _as_json(found: "Survey") -> JsonObject:
+    from stoker.predict.kv import Cut, bytes_per_token
+    from stoker.predict.shape import known_parts
+
     shape, parts = found.shape, found.parts
     return {
         "name": found.name,

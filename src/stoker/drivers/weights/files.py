@@ -7,7 +7,7 @@ an index that names a tensor which no shard has are Invalid here, before an engi
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 from stoker.base.errors import Fault, Invalid
 from stoker.drivers.weights import gguf, safetensors
 from stoker.engines.base import Model
+from stoker.predict.roles import Tensor
 
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 INDEX: Final = "model.safetensors.index.json"
@@ -69,8 +70,22 @@ class _Index(msgspec.Struct, frozen=True):
     weight_map: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headers:
+    """A model with all its headers: a hundred thousand tensors for the largest, so only a plan keeps them."""
+
+    weights: Weights
+    tensors: Sequence[Tensor] = ()  # of a checkpoint
+    parts: Sequence[gguf.Header] = ()  # of a GGUF model, one a file
+
+
 def read(path: Path) -> Weights:
     """Read a .gguf file or a checkpoint folder; raises Invalid with what is wrong and what to do."""
+    return headers(path).weights
+
+
+def headers(path: Path) -> Headers:
+    """Read the same, and keep what every tensor is."""
     if path.is_dir():
         return _folder(path)
     if not path.exists():
@@ -84,7 +99,7 @@ def read(path: Path) -> Weights:
     return _gguf(path)
 
 
-def _folder(path: Path) -> Weights:
+def _folder(path: Path) -> Headers:
     names = sorted(os.listdir(path))  # noqa: PTH208 - names are what is looked at
     if any(name.endswith(".safetensors") for name in names):
         return _checkpoint(path, names)
@@ -99,27 +114,28 @@ def _folder(path: Path) -> Weights:
     raise _invalid(path, "there are no model files", hint="a .gguf file, or .safetensors files with their config.json")
 
 
-def _gguf(path: Path) -> Weights:
+def _gguf(path: Path) -> Headers:
     """Read the header of the first file; its shards must all be there and whole."""
     files = _gguf_files(path)
-    headers = [gguf.read(each) for each in files]
-    keys = headers[0].keys
+    found = [gguf.read(each) for each in files]
+    keys = found[0].keys
     architecture = str(keys.get("general.architecture", ""))
     if not architecture:
         raise _invalid(path, "the header names no architecture")
     context = keys.get(f"{architecture}.context_length", 0)
-    return Weights(
+    weights = Weights(
         path=str(path),
         format="gguf",
         architecture=architecture,
         context_tokens=int(context) if isinstance(context, int) else 0,
         chat_template=str(keys.get("tokenizer.chat_template", "")),
-        weight_bytes=sum(header.tensor_bytes for header in headers),
+        weight_bytes=sum(header.tensor_bytes for header in found),
         licence=str(keys.get("general.license", "")),
         licence_title=str(keys.get("general.license.name", "")),
         name=str(keys.get("general.name", "")),
         files=tuple(files),
     )
+    return Headers(weights=weights, parts=found)
 
 
 def _gguf_files(path: Path) -> list[Path]:
@@ -133,7 +149,7 @@ def _gguf_files(path: Path) -> list[Path]:
     return files
 
 
-def _checkpoint(path: Path, names: list[str]) -> Weights:
+def _checkpoint(path: Path, names: list[str]) -> Headers:
     config = _json(path / "config.json", _Config)
     words = _json(path / "tokenizer_config.json", _TokenizerConfig) if "tokenizer_config.json" in names else None
     for name, described in (("config.json", config), ("tokenizer_config.json", words)):
@@ -144,37 +160,38 @@ def _checkpoint(path: Path, names: list[str]) -> Weights:
                 hint="take a version of the model that an engine knows by itself",
             )
     inner = config.text_config or config
-    files, total = _shards(path, names)
+    present = _shards(path, names)
+    tensors = [tensor for found in present.values() for tensor in found]
     words_of_card = _card(path)
-    return Weights(
+    weights = Weights(
         path=str(path),
         format="safetensors",
         architecture=(config.architectures or (config.model_type,))[0],
         context_tokens=config.max_position_embeddings or inner.max_position_embeddings,
         chat_template=_template(path, words),
-        weight_bytes=total,
+        weight_bytes=sum(tensor.size_bytes for tensor in tensors),
         licence=words_of_card.get("license", ""),
         licence_title=words_of_card.get("license_name", ""),
         name=path.name,
-        files=files,
+        files=tuple(path / name for name in present),
     )
+    return Headers(weights=weights, tensors=tensors)
 
 
-def _shards(path: Path, names: list[str]) -> tuple[tuple[Path, ...], int]:
+def _shards(path: Path, names: list[str]) -> Mapping[str, Sequence[Tensor]]:
     """Read every shard's header and compare it with the index."""
-    present = {name: _sizes(path / name) for name in names if name.endswith(".safetensors")}
-    if INDEX in names:
-        wanted = _json(path / INDEX, _Index).weight_map
-        if missing := sorted(set(wanted.values()) - set(present)):
-            raise _invalid(
-                path / INDEX, f"{len(missing)} files are missing: {missing[0]}", hint="fetch the model again"
-            )
-        absent = [tensor for tensor, name in wanted.items() if tensor not in present[name]]
-        if absent:
-            raise _invalid(path / INDEX, f"no file has the tensor {absent[0]}, which the index promises")
-        present = {name: tensors for name, tensors in present.items() if name in set(wanted.values())}
-    total = sum(size for tensors in present.values() for size in tensors.values())
-    return tuple(path / name for name in present), total
+    present = {name: safetensors.read(path / name) for name in names if name.endswith(".safetensors")}
+    if INDEX not in names:
+        return present
+    wanted = _json(path / INDEX, _Index).weight_map
+    if missing := sorted(set(wanted.values()) - set(present)):
+        raise _invalid(path / INDEX, f"{len(missing)} files are missing: {missing[0]}", hint="fetch the model again")
+    there = {name: {tensor.name for tensor in found} for name, found in present.items()}
+    absent = [tensor for tensor, name in wanted.items() if tensor not in there[name]]
+    if absent:
+        raise _invalid(path / INDEX, f"no file has the tensor {absent[0]}, which the index promises")
+    used = set(wanted.values())
+    return {name: found for name, found in present.items() if name in used}
 
 
 def index(data: bytes, *, where: str) -> Mapping[str, str]:
@@ -183,10 +200,6 @@ def index(data: bytes, *, where: str) -> Mapping[str, str]:
         return msgspec.json.decode(data, type=_Index).weight_map
     except msgspec.MsgspecError as error:
         raise Invalid(Fault(message=f"it cannot be read: {error}", file=where)) from error
-
-
-def _sizes(path: Path) -> Mapping[str, int]:
-    return {tensor.name: tensor.size_bytes for tensor in safetensors.read(path)}
 
 
 def _template(path: Path, words: _TokenizerConfig | None) -> str:

@@ -14,10 +14,13 @@ PREFIX: Final = 8  # bytes that say how long the header is
 _LIMIT: Final = 100 << 20  # the format's own limit
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    data_offsets: tuple[int, int]
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    data_offsets: tuple[int, int] = (0, -1)  # what has none is damaged, or the metadata
     dtype: str = ""
     shape: tuple[int, ...] = ()
+
+
+_decode: Final = msgspec.json.Decoder(dict[str, _Entry]).decode
 
 
 def read(path: Path) -> Sequence[Tensor]:
@@ -39,9 +42,7 @@ def header_length(prefix: bytes, *, where: str, size: int) -> int:
 def parse(header: bytes, *, where: str, size: int) -> Sequence[Tensor]:
     """Read the header's text; ``size`` is that of the whole file."""
     try:
-        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
-        entries.pop("__metadata__", None)
-        found = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in entries.items()}
+        found = _plain(header)
     except msgspec.MsgspecError as error:
         raise _invalid(where, f"the header cannot be read: {error}") from error
     for name, entry in found.items():
@@ -56,6 +57,18 @@ def parse(header: bytes, *, where: str, size: int) -> Sequence[Tensor]:
         Tensor(name=name, dtype=e.dtype, shape=e.shape, size_bytes=e.data_offsets[1] - e.data_offsets[0])
         for name, e in found.items()
     ]
+
+
+def _plain(header: bytes) -> dict[str, _Entry]:
+    """All entries but the metadata, whose fields are words of the maker's choice."""
+    try:
+        found = _decode(header)
+    except msgspec.ValidationError:  # the metadata has a word that looks like a field of ours
+        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        entries.pop("__metadata__", None)
+        return {name: msgspec.json.decode(entry, type=_Entry) for name, entry in entries.items()}
+    found.pop("__metadata__", None)
+    return found
 
 
 def _invalid(where: str, message: str, *, hint: str = "") -> Invalid:

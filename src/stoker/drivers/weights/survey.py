@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.json import JsonObject
-from stoker.drivers.weights import files, gguf, safetensors
+from stoker.drivers.weights import files, gguf
 from stoker.predict.gguf import from_gguf
 from stoker.predict.roles import Parts, Tensor, tally
 from stoker.predict.shape import Shape, from_config
@@ -48,12 +48,12 @@ class Survey:
 
 def survey(path: Path) -> Survey:
     """Read a .gguf file or a checkpoint folder; raises Invalid with what is wrong."""
-    described = files.read(path)
+    found = files.headers(path)
+    described = found.weights
     if described.format == "gguf":
-        return _gguf(described)
+        return from_headers(described, found.parts)
     config = decode((path / "config.json").read_bytes(), where=str(path / "config.json"))
-    tensors = [tensor for file in described.files for tensor in safetensors.read(file)]
-    return build(described.name or path.name, config, tensors, described=described)
+    return build(described.name or path.name, config, found.tensors, described=described)
 
 
 def build(name: str, config: JsonObject, tensors: Sequence[Tensor], *, described: files.Weights) -> Survey:
@@ -88,11 +88,6 @@ def decode(data: bytes, *, where: str) -> JsonObject:
 def parsers(template: str) -> tuple[str, ...]:
     """Name the parsers that a chat template points to; a hint, for the engine's own names differ."""
     return tuple(name for name, mark in _MARKS if template and re.search(mark, template))
-
-
-def _gguf(described: files.Weights) -> Survey:
-    headers = [gguf.read(file) for file in described.files]
-    return from_headers(described, headers)
 
 
 def from_headers(described: files.Weights, headers: Sequence[gguf.Header]) -> Survey:
