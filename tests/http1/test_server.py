@@ -189,6 +189,41 @@ async def test_bodies_have_a_limit_however_they_come() -> None:
             assert answer.count(b"HTTP/1.1") == 1
 
 
+class Sink(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.got += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write_eof(self) -> None:
+        self.got += b"<closed>"
+
+
+@pytest.mark.parametrize("start", [b"POST /a HT", POST[:-20], POST])
+async def test_a_large_body_is_not_counted_into_the_head_behind_it(start: bytes) -> None:
+    """Both come in one read here, as they may from a socket."""
+    big = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 150000\r\n\r\n" + b"x" * 150_000
+    async with serving(body_limit=1 << 20) as (server, app, _):
+        connection, sink = server.protocol(), Sink()
+        connection.connection_made(sink)
+        connection.data_received(big + start)
+        connection.data_received(POST[len(start) :])
+        await asyncio.sleep(0)
+
+        assert [exchange.size for exchange in app.exchanges] == [150_000, 3]
+        assert sink.got.endswith(GOOD)
+        connection.data_received(b"GET / HTTP/1.1\r\na: " + b"b" * 70_000)
+        assert sink.got.endswith(b"broken 431<closed>")
+        server.connections.discard(connection)
+
+
 async def test_continue_is_sent_only_for_a_body_that_is_wanted() -> None:
     head = b" HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nexpect: 100-continue\r\n\r\n"
     async with serving() as (_, __, port):

@@ -112,6 +112,8 @@ class Connection(asyncio.Protocol):
         if self.lingering or self.spoilt:
             return
         self.arrived_bytes = len(data)
+        if self.request is None:
+            self.head_bytes = 0
         try:
             self.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -128,7 +130,7 @@ class Connection(asyncio.Protocol):
             if not request.handed:
                 self.deadline = min(clock.mono() + limits.body_idle, request.head_at + limits.body)
             return
-        if not self.head_bytes:
+        if self.head_bytes <= 0:
             self.deadline = clock.mono() + limits.head
         self.head_bytes += self.arrived_bytes
         if self.head_bytes > limits.head_bytes:
@@ -155,7 +157,6 @@ class Connection(asyncio.Protocol):
         if self.lingering or self.spoilt:
             return
         self.request = Exchange(self)
-        self.head_bytes = 0
 
     def on_url(self, piece: bytes) -> None:
         """Collect the target."""
@@ -208,7 +209,7 @@ class Connection(asyncio.Protocol):
             return 414
         if len(headers) > limits.headers:
             return 431
-        if self.head_bytes + self.arrived_bytes > limits.head_bytes:  # the read may also hold a body, so count
+        if max(self.head_bytes, 0) + self.arrived_bytes > limits.head_bytes:  # there may be a body in it, so count
             size = sum(len(name) + len(value) for name, value in headers.items())
             if size > limits.head_bytes:
                 return 431
@@ -242,6 +243,7 @@ class Connection(asyncio.Protocol):
         if request is None:
             return
         self.deadline = 0.0
+        self.head_bytes = -self.arrived_bytes  # the next head may begin in this read, whose bytes are not its own
         request.complete = True
         if not request.handed:
             self._hand_over(request)
