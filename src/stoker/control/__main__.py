@@ -73,6 +73,7 @@ async def _serve(layout: Layout, *, hub_endpoint: str) -> None:
         tasks.create_task(server.serve())
         tasks.create_task(_secure(layout, server))
         tasks.create_task(loop.ingest(desk, stopping))
+        tasks.create_task(loop.guard(desk, board, stopping))
         await loop.run(desk, board, stopping)
         await desk.questions.close()
         await stock.close()

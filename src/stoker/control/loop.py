@@ -17,6 +17,7 @@ from stoker.facts.observed import Phase
 
 RESYNC: Final = 30.0
 _INGEST_EVERY: Final = 1.0
+_GUARD_EVERY: Final = 1.0
 _ACKNOWLEDGE: Final = 0.1
 _OF_THE_PROCESS: Final = ("process", "route", "inForce", "startup", "conditions")
 _log = logging.getLogger("control.loop")
@@ -37,7 +38,7 @@ async def pass_once(desk: Desk, board: Board) -> float:
         if (made := replicas.endpoint_of(step, desk.layout.keys)) is not None
     ]
     try:
-        routing.update(desk, seen, board, endpoints=endpoints)
+        await routing.update(desk, seen, board, endpoints=endpoints)
     except Driver as error:
         routing.refused(error)
     await replicas.carry_out(desk, seen, steps)
@@ -85,6 +86,16 @@ async def ingest(desk: Desk, stopping: asyncio.Event) -> None:
     await every(
         _INGEST_EVERY, lambda: asyncio.to_thread(desk.ledger.ingest, desk.layout.spool), stopping, what="ingest"
     )
+
+
+async def guard(desk: Desk, board: Board, stopping: asyncio.Event) -> None:
+    """Wake the loop when somebody else removed or changed what is published: it is the policy of the next worker."""
+
+    async def look() -> None:
+        if any(not board.untouched(path) for path in board.stamps):
+            desk.wake()
+
+    await every(_GUARD_EVERY, look, stopping, what="guard")
 
 
 async def every(span: float, work: Callable[[], Awaitable[object]], stopping: asyncio.Event, *, what: str) -> None:

@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import msgspec
 
+from stoker.base import clock
 from stoker.base.errors import Driver
 from stoker.control.desk import Desk
 from stoker.control.world import World
@@ -14,7 +16,7 @@ from stoker.decide.acknowledge import acknowledged
 from stoker.decide.publish import Labelled, Offer, Published, Selector, publish
 from stoker.decide.replica import Published as Seen
 from stoker.drivers import files
-from stoker.drivers.store.base import Resource
+from stoker.drivers.store.base import Event, Resource
 from stoker.facts.routes import (
     Caller,
     Callers,
@@ -48,6 +50,17 @@ class Board:
     callers: Callers = field(default_factory=lambda: Callers(generation=0))
     hidden: dict[str, str] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
+    stamps: dict[Path, tuple[int, int, int] | None] = field(default_factory=dict)  # of the files as we know them
+
+    def untouched(self, path: Path) -> bool:
+        """Tell whether a file is still the one that we wrote, or read whole; anything else is written again."""
+        stamp = files.stamp(path)
+        return stamp is not None and stamp == self.stamps.get(path)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Publish one file. Raises Driver."""
+        files.replace(path, data)
+        self.stamps[path] = files.stamp(path)
 
     def seen(self, endpoint: str, incarnation: str, world: World) -> Seen | None:
         """Tell how the gateways see one incarnation; None when they were not told of it."""
@@ -62,7 +75,7 @@ def load(desk: Desk) -> Board:
     """Take up what an earlier controller published, so that generations go on growing."""
     board = Board()
     for path, read in ((desk.layout.routes, "routes"), (desk.layout.callers, "callers")):
-        data = files.read(path)
+        stamp, data = files.stamp(path), files.read(path)
         if data is None:
             continue
         try:
@@ -71,6 +84,7 @@ def load(desk: Desk) -> Board:
                 board.since = {e.name: board.routes.generation for e in board.routes.endpoints}
             else:
                 board.callers = open_callers(data)
+            board.stamps[path] = stamp
         except ValueError as error:
             # A damaged file: the gateways keep what they have; a generation from the clock is newer than any before.
             _log.warning("published file is damaged", extra={"fields": {"file": path.name, "error": str(error)}})
@@ -80,25 +94,50 @@ def load(desk: Desk) -> Board:
     return board
 
 
-def update(desk: Desk, world: World, board: Board, *, endpoints: Sequence[Labelled]) -> None:
-    """Publish routes and callers when they differ from what the gateways have. Raises Driver when it cannot."""
+async def update(desk: Desk, world: World, board: Board, *, endpoints: Sequence[Labelled]) -> None:
+    """Publish routes and callers when they differ from what the gateways have. Raises Driver when it cannot.
+
+    A file that somebody removed, damaged or put an older copy over is written again: it would be the policy of the
+    next worker that starts.
+    """
+    lost = [path for path in board.stamps if not board.untouched(path)]
     tables = publish(_offers(world), [*endpoints, *_outside(desk, world)], exposed=_exposed(world))
     board.hidden = dict(tables.hidden)
     routes = _routes(desk, world, tables, generation=board.routes.generation)
-    if routes != board.routes or not desk.layout.routes.exists():
+    if routes != board.routes or not board.untouched(desk.layout.routes):
         routes = msgspec.structs.replace(routes, generation=board.routes.generation + 1)
-        files.replace(desk.layout.routes, seal(routes))
+        board.write(desk.layout.routes, seal(routes))
         before = {e.name: (e.incarnation, e.state) for e in board.routes.endpoints}
         for e in routes.endpoints:
             if before.get(e.name) != (e.incarnation, e.state):
                 board.since[e.name] = routes.generation
         board.routes = routes
     callers = Callers(generation=board.callers.generation, callers=tuple(_caller(r) for r in world.all("Caller")))
-    if callers != board.callers or not desk.layout.callers.exists():
+    if callers != board.callers or not board.untouched(desk.layout.callers):
         callers = msgspec.structs.replace(callers, generation=board.callers.generation + 1)
-        files.replace(desk.layout.callers, seal(callers))
+        board.write(desk.layout.callers, seal(callers))
         board.callers = callers
     desk.routes_generation, desk.callers_generation = board.routes.generation, board.callers.generation
+    for path in lost:
+        await _restored(desk, world, path.name)
+
+
+async def _restored(desk: Desk, world: World, name: str) -> None:
+    """Make an event for every gateway: whoever changed that file should hear why it did not last."""
+    _log.warning("published file was changed from outside; written again", extra={"fields": {"file": name}})
+    for gateway in world.all("InferenceGateway"):
+        await desk.tell(
+            Event(
+                at=clock.now(),
+                kind="InferenceGateway",
+                namespace=gateway.namespace,
+                name=gateway.name,
+                reason="PolicyRestored",
+                message=f"{name} was removed or changed by somebody else; it was written again",
+                actor="controller",
+                warning=True,
+            )
+        )
 
 
 def gateway_specs(world: World) -> list[InferenceGatewaySpec]:

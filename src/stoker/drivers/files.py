@@ -47,6 +47,17 @@ def read(path: Path) -> bytes | None:
         raise Driver(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """Tell one state of a file from another without reading it; None where there is none. Raises Driver."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Driver(f"cannot look at {path}: {error.strerror or error}") from error
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -12,6 +12,7 @@ from stoker.gateway.identity import Identities
 
 _log = logging.getLogger("gateway.reload")
 _MAX_PROBE_KEY: Final = 4096
+_GONE: Final = (0, 0, 0)  # the stat of no file: whatever comes back is read
 _Value = TypeVar("_Value")
 
 
@@ -33,19 +34,27 @@ class Watched(Generic[_Value]):
                 return None
             data = self.path.read_bytes()
         except FileNotFoundError:
+            if self._seen is not None:  # never there is a beginning; no longer there is a fault
+                self._refuse("it has gone", seen=_GONE)
             return None
         except OSError as error:
-            self.problem = f"{self.path.name}: {error.strerror or error}"
+            self._refuse(error.strerror or str(error), seen=None)
             return None
         self._seen = seen
         try:
             value = self._parse(data)
         except ValueError as error:
-            self.problem = f"{self.path.name}: {error}"
-            _log.warning("bad snapshot", extra={"fields": {"file": self.path.name, "why": str(error)}})
+            self._refuse(str(error), seen=seen)
             return None
         self.problem = ""
         return value
+
+    def _refuse(self, why: str, *, seen: tuple[int, int, int] | None) -> None:
+        """Keep the last good value, and say why; the log hears of it once."""
+        problem = f"{self.path.name}: {why}"
+        if problem != self.problem:
+            _log.warning("bad snapshot", extra={"fields": {"file": self.path.name, "why": why}})
+        self._seen, self.problem = seen, problem
 
 
 class Policy:
