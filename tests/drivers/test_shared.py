@@ -1,9 +1,11 @@
 """Slots, limits and the live slot: over workers, over deaths, and whatever half-written state a kill leaves."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -167,3 +169,47 @@ def test_live_slot_survives_kill(tmp_path: Path) -> None:
     assert seen is not None
     assert {"kept0", "kept1", "kept2"} <= {request.id for request in seen.in_flight}
     assert len(seen.in_flight) <= 4
+
+
+def _serve_on_a_full_disk(folder: Path, ready: Path) -> None:
+    """A worker's tables and slot were made while there was room; then the disk fills and traffic comes."""
+    slot, slots, limits = Slot(folder / "w.live"), Slots(folder / "slots", 0), SharedLimits(folder / "limits", 0)
+    (folder / "filler").touch()
+    with (folder / "filler").open("r+b", buffering=0) as filler:
+        for size in (1 << 16, 1 << 12):
+            with contextlib.suppress(OSError):
+                while True:
+                    filler.write(bytes(size))
+    rows = [slot.begin(InFlight(id=f"w-{number}", at=1.0)) for number in range(live.ROWS)]
+    for name in range(200):
+        slots.take(f"e{name}", 3)
+        limits.reserve(f"c{name}", RATE, tokens=0, now=1000.0)
+    slot.write(Live(worker="w", pid=1, at=1.0))
+    with pytest.raises(Driver):
+        slot.write(Live(worker="w", pid=1, at=2.0, routes_error="x" * 500_000))
+    for row in rows:
+        slot.end(row)
+    ready.write_text(str(sum(row >= 0 for row in rows)))
+    slot.begin(InFlight(id="w-last", at=2.0))
+    os._exit(0)
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of its own needs root (tmpfs)")
+def test_a_full_disk_kills_no_worker_that_has_its_files_mapped(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
+    try:
+        context = multiprocessing.get_context("spawn")
+        worker = context.Process(target=_serve_on_a_full_disk, args=(small, tmp_path / "rows"))
+        worker.start()
+        worker.join(40)
+        state = live.read(small / "w.live")
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+    assert worker.exitcode == 0  # not SIGBUS
+    assert int((tmp_path / "rows").read_text()) >= 1024
+    assert state is not None
+    assert [request.id for request in state.in_flight] == ["w-last"]

@@ -3,6 +3,9 @@
 A mapped file: two buffers for the state of the last second, written in turn (length, CRC, sequence; the reader takes
 the newest whole one), and a row for every request in flight, written when it begins and cleared when its record lies in
 the spool. A request is thus at every moment in the spool, in a row, or in both; never in neither.
+
+The file is sparse, and what is written to was allocated before: a write into a hole on a full disk would kill the
+worker by SIGBUS. What 1,000 requests at once need is taken at the start, more when it is needed.
 """
 
 import mmap
@@ -26,9 +29,12 @@ _EMPTY: Final = bytes(_ROW_HEAD.size)
 _USED: Final = struct.Struct("<I")  # how many rows were ever used, so that a reader need not look at the others
 _USED_AT: Final = 16
 _FIRST: Final = 4096
-_ROWS_AT: Final = _FIRST + 2 * _BUFFER
+_ROWS: Final = 2  # after the two buffers
+_ROWS_AT: Final = _FIRST + _ROWS * _BUFFER
 ROWS: Final = 32768
 _SIZE: Final = _ROWS_AT + ROWS * _ROW
+_PART: Final = 1 << 16  # bytes that are allocated at once
+_AT_START: Final = 1024 * _ROW
 
 _encode = msgspec.msgpack.Encoder().encode
 _read_live = msgspec.msgpack.Decoder(Live).decode
@@ -42,12 +48,18 @@ class Slot:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)  # a reader of the dead predecessor keeps what it has open
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                os.ftruncate(fd, _SIZE)
-                self._map = mmap.mmap(fd, _SIZE)
-            finally:
-                os.close(fd)
+                os.ftruncate(self._fd, _SIZE)
+                self._own = [0, 0, 0]  # how much is allocated: of each buffer, of the rows
+                for what, size in enumerate((_PART, _PART, _AT_START)):
+                    self._allocate(what, size)
+                os.posix_fallocate(self._fd, 0, _FIRST)
+                self._map = mmap.mmap(self._fd, _SIZE)
+            except OSError:
+                os.close(self._fd)
+                path.unlink(missing_ok=True)
+                raise
         except OSError as error:
             raise Driver(f"cannot map the live slot {path}: {error}") from error
         self._map[: len(_MAGIC)] = _MAGIC
@@ -56,20 +68,25 @@ class Slot:
         self._used = 0
 
     def write(self, live: Live) -> None:
-        """Publish a state. Its requests in flight are taken from the rows, not from here."""
+        """Publish a state; its requests in flight are taken from the rows, not from here. Raises Driver."""
         data = _encode(msgspec.structs.replace(live, in_flight=()))
         if len(data) > _BUFFER - _BUFFER_HEAD.size:
             raise Driver(f"the live state has {len(data)} bytes, more than its slot")
+        which = (self._sequence + 1) % 2
+        try:
+            self._allocate(which, _BUFFER_HEAD.size + len(data))
+        except OSError as error:
+            raise Driver(f"the live state cannot be written: {error.strerror}") from error
         self._sequence += 1
-        at = _FIRST + self._sequence % 2 * _BUFFER
+        at = _FIRST + which * _BUFFER
         self._map[at + _BUFFER_HEAD.size : at + _BUFFER_HEAD.size + len(data)] = data
         _BUFFER_HEAD.pack_into(self._map, at, self._sequence, len(data), zlib.crc32(data))
 
     def begin(self, request: InFlight) -> int:
-        """Note a request in flight; gives its row, or -1 when there are more requests than rows."""
+        """Note a request in flight; gives its row, or -1 when there is no row left."""
         if self._free:
             row = self._free.pop()
-        elif self._used < ROWS:
+        elif self._used < ROWS and self._room():
             row = self._used
             self._used += 1
             _USED.pack_into(self._map, _USED_AT, self._used)
@@ -92,6 +109,22 @@ class Slot:
     def close(self) -> None:
         """Unmap; the file stays for readers."""
         self._map.close()
+        os.close(self._fd)
+
+    def _room(self) -> bool:
+        """Tell whether one more row may be used."""
+        try:
+            self._allocate(_ROWS, (self._used + 1) * _ROW)
+        except OSError:  # the disk is full: the request is served, but a kill -9 now would not name it
+            return False
+        return True
+
+    def _allocate(self, what: int, size: int) -> None:
+        """Own at least ``size`` bytes of a buffer or of the rows. Raises OSError when the disk has no room."""
+        if size > self._own[what]:
+            whole = -(-size // _PART) * _PART
+            os.posix_fallocate(self._fd, _FIRST + what * _BUFFER, whole)
+            self._own[what] = whole
 
 
 def read(path: Path) -> Live | None:

@@ -31,8 +31,8 @@ class Rows:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if os.fstat(self.fd).st_size < size:
-                os.ftruncate(self.fd, size)  # sparse: only rows that are used take memory
+            # Every block is ours before it is mapped: a write into a hole on a full disk kills the worker by SIGBUS.
+            os.posix_fallocate(self.fd, 0, size)
             self.map = mmap.mmap(self.fd, size)
         except OSError as error:
             raise Driver(f"cannot map the shared table {path}: {error}") from error

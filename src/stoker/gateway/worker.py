@@ -111,7 +111,7 @@ class Worker:
     def _close(self) -> None:
         for up in self._fleet.upstreams.values():
             up.pool.close()
-        self._live.write(self.live())
+        self._say()
         try:
             self._spool.close()
         except Driver as error:
@@ -133,7 +133,7 @@ class Worker:
             before = self._generations()
             self._policy.poll()
             if self._generations() != before:
-                self._live.write(self.live())  # a rollout, a drain or a revocation waits for this acknowledgement
+                self._say()  # a rollout, a drain or a revocation waits for this acknowledgement
 
     def _generations(self) -> tuple[int, int]:
         return self._fleet.routes.generation, self._policy.callers_generation
@@ -141,12 +141,18 @@ class Worker:
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            self._live.write(self.live())
+            self._say()
             await asyncio.sleep(_BEAT)
             try:
                 await loop.run_in_executor(None, self._spool.sync)  # a thread: fdatasync waits for the disk
             except Driver as error:
                 _log.warning("spool not synced", extra={"fields": {"why": str(error)}})
+
+    def _say(self) -> None:
+        try:
+            self._live.write(self.live())
+        except Driver as error:  # the disk is full: what was said last grows stale, and stale is unknown
+            _log.warning("live state not written", extra={"fields": {"why": str(error)}})
 
     def live(self) -> Live:
         """Say how this worker is."""
