@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import openai
-import pytest
-from tests.e2e.machine import Machine, machine
+from tests.e2e.machine import Machine
 
 from stoker.base import clock
 
@@ -256,55 +255,3 @@ def test_after_a_power_cut_of_processes_the_state_is_as_before(running: Machine)
 def _declared(made: Machine) -> dict[str, list[dict]]:
     """Everything that a person declared, and every key's hash."""
     return {kind: [r["spec"] for r in made.data("get", kind)["items"]] for kind in ("md", "ms", "uc", "ig", "ca")}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of its own needs root (tmpfs)")
-def test_a_full_disk_refuses_with_a_name_and_heals_without_a_restart(tmp_path: Path, tiny_gguf: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    assert os.system(f"mount -t tmpfs -o size=64m tmpfs {small}") == 0  # noqa: S605
-    try:
-        with machine(small / "state") as made:
-            made.up("--model", str(tiny_gguf))
-            gateway = made.pids("stoker.gateway")
-            filler = small / "filler"
-            _fill(filler)
-            made.wait("accounting is refused", lambda: _refusal(made) == "accounting_unavailable", within=60)
-            engines = made.pids("llama_server")
-            filler.unlink()
-            made.wait("it heals", lambda: answers(made), within=30)
-
-            assert made.pids("stoker.gateway") == gateway
-            assert made.pids("llama_server") == engines
-            made.wait(
-                "the controller works again", lambda: made.run("apply", "-f", "-", stdin=_caller()).returncode == 0
-            )
-            made.ok("backup", str(tmp_path / "backup.db"))
-    finally:
-        os.system(f"umount -l {small}")  # noqa: S605
-
-
-def _fill(filler: Path) -> None:
-    """Take every byte that is left, in smaller and smaller pieces."""
-    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
-    try:
-        for size in (1 << 20, 1 << 12, 1):
-            with contextlib.suppress(OSError):
-                while True:
-                    os.write(descriptor, bytes(size))
-    finally:
-        os.close(descriptor)
-
-
-def _refusal(made: Machine) -> str:
-    client = openai.OpenAI(base_url=made.url, api_key=made.key, max_retries=0, timeout=30)
-    for _ in range(200):
-        try:
-            client.completions.create(model="tiny", prompt="x", max_tokens=1)
-        except openai.APIStatusError as error:
-            return str(error.code)
-    return ""
-
-
-def _caller() -> str:
-    return "apiVersion: stoker.dev/v1alpha1\nkind: Caller\nmetadata: {name: later}\nspec: {kind: Person}\n"

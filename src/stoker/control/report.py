@@ -16,7 +16,7 @@ from stoker.base.units import show_bytes
 from stoker.control.deployments import json_list, memory_of
 from stoker.control.desk import Desk
 from stoker.control.gateways import observe_gateways
-from stoker.decide.acknowledge import STALE_AFTER
+from stoker.decide.acknowledge import STALE_AFTER, Gateways
 from stoker.drivers import devices, files, models, spawn
 from stoker.drivers.ledger.sqlite import GROUPS
 from stoker.drivers.store.base import Event, Resource
@@ -104,9 +104,7 @@ async def status(desk: Desk) -> JsonObject:
         },
         "services": [_service(r) for r in await desk.store.list("ModelService")],
         "replicas": [_replica(r) for r in await desk.store.list("ModelReplica")],
-        "warnings": await _warnings(
-            desk, gpus=bool(gpus), stale=[w for w in gateways.workers if now - w.at > STALE_AFTER] != []
-        ),
+        "warnings": [*_worries(gateways, now), *await _warnings(desk, gpus=bool(gpus))],
     }
 
 
@@ -144,7 +142,25 @@ def _condition(resource: Resource, kind: str) -> JsonObject:
     return next((c for c in json_list(resource.status.get("conditions")) if c.get("type") == kind), {})
 
 
-async def _warnings(desk: Desk, *, gpus: bool, stale: bool) -> list[Json]:
+def _worries(gateways: Gateways, now: float) -> list[Json]:
+    """Tell what the gateways say is wrong now; on a full disk no condition can be counted on to be written."""
+    told: list[Json] = []
+    if any(now - w.at > STALE_AFTER for w in gateways.workers):
+        told.append("a gateway worker has not written its state for more than three seconds; its load is unknown")
+    states = {w.accounting for w in gateways.workers} - {"ok"}
+    if states:
+        what = {
+            "refusing": "requests are refused: their usage cannot be recorded",
+            "unmetered": "requests are served whose usage cannot be recorded",
+        }.get(min(states & {"refusing", "unmetered"}, default=""), "usage is being recorded in the last reserve")
+        told.append(f"THE DISK IS FULL: {what}; free space, nothing needs a restart")
+    told += [
+        f"older routes are in force: {error}" for error in sorted({w.routes_error for w in gateways.workers} - {""})
+    ]
+    return told
+
+
+async def _warnings(desk: Desk, *, gpus: bool) -> list[Json]:
     told: list[Json] = []
     deployments = await desk.store.list("ModelDeployment")
     for resource in deployments:
@@ -161,8 +177,6 @@ async def _warnings(desk: Desk, *, gpus: bool, stale: bool) -> list[Json]:
             )
     damage = await asyncio.to_thread(desk.ledger.damage)
     told += [f"usage records could not be read; their segment is set aside in the spool: {one}" for one in damage]
-    if stale:
-        told.append("a gateway worker has not written its state for more than three seconds; its load is unknown")
     return told
 
 

@@ -29,6 +29,14 @@ class Trouble:
     retry_after: int = 0
 
 
+UNACCOUNTED: Final = Trouble(
+    status=503,
+    code="accounting_unavailable",
+    message="The request cannot be accounted for: the ledger's disk is full.",
+    retry_after=30,
+)
+
+
 def refuse(ticket: Ticket, dialect: Dialect, trouble: Trouble) -> None:
     """Answer with an error and its own status."""
     fields = _JSON + ticket.fields()

@@ -13,7 +13,7 @@ from stoker.decide.admit import output_cap
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.probe import CALLER, HEADER, verify
 from stoker.facts.routes import Callers, Service
-from stoker.gateway.answer import Answer, Trouble, refuse
+from stoker.gateway.answer import UNACCOUNTED, Answer, Trouble, refuse
 from stoker.gateway.body import Body
 from stoker.gateway.dialect import BY_PATH, CHAT, Dialect
 from stoker.gateway.fleet import ServiceState
@@ -166,8 +166,10 @@ class App:
                 self._no_model(ticket, name, mine)
                 return
             body = self._model(name)
-        self._house.meter.write(ticket.record(Ending(outcome=Outcome.COMPLETE), 200))
-        exchange.respond(200, _JSON + ticket.fields(), body)
+        if self._house.meter.write(ticket.record(Ending(outcome=Outcome.COMPLETE), 200)):
+            exchange.respond(200, _JSON + ticket.fields(), body)
+        else:
+            refuse(ticket, CHAT, UNACCOUNTED)
 
     def _mine(self, ticket: Ticket) -> list[str]:
         grant = ticket.grant

@@ -12,7 +12,7 @@ from stoker.decide.admit import Verdict, admit, retry_after
 from stoker.decide.route import Why, route
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.record import Times
-from stoker.gateway.answer import Answer, Trouble
+from stoker.gateway.answer import UNACCOUNTED, Answer, Trouble
 from stoker.gateway.body import Body
 from stoker.gateway.fleet import ServiceState, Upstream
 from stoker.gateway.house import House
@@ -28,12 +28,6 @@ _draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret han
 _NO_SLOT: Final = Trouble(status=429, code="queue_full", message="All slots are taken and the queue is full.")
 _NOBODY: Final = Trouble(
     status=503, code="no_endpoint", message="No endpoint of this model can serve right now.", retry_after=5
-)
-_UNACCOUNTED: Final = Trouble(
-    status=503,
-    code="accounting_unavailable",
-    message="The request cannot be accounted for: the ledger's disk is full.",
-    retry_after=30,
 )
 
 
@@ -80,7 +74,7 @@ class Forward:
         self.ticket.exchange.listener = self
         self._house.active.add(self)
         if self._house.meter.refusing:
-            self._fail(_UNACCOUNTED, rejected("accounting"))
+            self._fail(UNACCOUNTED, rejected("accounting"))
         elif self.ticket.grant is None or not self.ticket.grant.limited or self._reserve(self.ticket.grant):
             self._place()
 
@@ -261,7 +255,7 @@ class Forward:
         if self._up is not None and last.ending.outcome is Outcome.TRUNCATED:
             self._up.fault(now)
         if not self._settle(last.ending, last.status) and last.ending.outcome in _ANSWERED:
-            self._answer.fail(_UNACCOUNTED)
+            self._answer.fail(UNACCOUNTED)
         else:
             last.write()
 

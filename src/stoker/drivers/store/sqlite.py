@@ -189,6 +189,7 @@ class SqliteStore:
 
     def _open(self) -> _Tables:
         db = database.open_database(self._path, MIGRATIONS)
+        database.reserve(self._path)
         with database.told(self._path):
             return _Tables(db)
 
