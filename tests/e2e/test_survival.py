@@ -294,3 +294,14 @@ def test_a_stopped_worker_ends_its_streams_first_and_the_next_one_takes_over(run
     assert finish[-1] == "length"
     assert answers(running)
     assert running.pids("stoker.gateway") != [old]
+
+
+def test_down_ends_the_engines_that_a_killed_supervisor_left(running: Machine) -> None:
+    os.kill(running.supervisor(), signal.SIGKILL)
+    running.wait("the controller has gone", lambda: not running.pids("stoker.control"))
+    assert running.pids("llama_server")
+    said = running.ok("down")
+
+    assert "stopped the 1 engine(s)" in said
+    assert running.pids("llama_server") == []
+    assert running.run("down").returncode == 2  # now there is nothing to stop

@@ -86,9 +86,22 @@ def down(
     settings: Settings = context.obj
     running = spawn.find(settings.layout)
     if running is None or not running.alive:
-        raise NotFound(f"no Stoker runs with the state directory {settings.layout.root}")
+        _stop_leftovers(settings, keep_engines=keep_engines)
+        return
     _stop(settings, keep_engines=keep_engines)
     print("stopped" + ("; engines go on" if keep_engines else ""))
+
+
+def _stop_leftovers(settings: Settings, *, keep_engines: bool) -> None:
+    """End the engines of a supervisor that was killed. Raises NotFound when there are none, Driver when one stays."""
+    from stoker.drivers.hosts import leftovers
+
+    ended, left = (0, []) if keep_engines else leftovers.stop_all(settings.layout.root)
+    if left:
+        raise Driver(f"{len(left)} engines do not end: {', '.join(left)}; see {settings.layout.logs}")
+    if not ended:
+        raise NotFound(f"no Stoker runs with the state directory {settings.layout.root}")
+    print(f"no supervisor ran here any more; stopped the {ended} engine(s) that it had left")
 
 
 def _ensure_running(settings: Settings, arguments: list[str]) -> bool:

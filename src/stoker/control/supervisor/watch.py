@@ -8,7 +8,6 @@
 4. kill -9 of it: gateways drain and end, the controller ends and leaves the engines; the next supervisor takes over.
 """
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -198,7 +197,7 @@ class _Supervisor:
         patient = self._wait(self._gateways, DRAIN_SECONDS)
         _send(self._controller, signal.SIGHUP if keep_engines else signal.SIGTERM)
         self._wait([self._controller], CONTROLLER_STOP_SECONDS if patient else ENGINE_GRACE_SECONDS)
-        left = [] if keep_engines else asyncio.run(_stop_engines(self._layout.root))
+        left = [] if keep_engines else _stop_engines(self._layout.root)
         for path in self._layout.run.glob("gateway-*.live"):
             self._set_aside(path)
         self._settle()
@@ -238,20 +237,11 @@ class _Supervisor:
         files.replace(self._layout.run / "supervisor.json", msgspec.json.encode(run))
 
 
-async def _stop_engines(root: Path) -> list[str]:
+def _stop_engines(root: Path) -> list[str]:
     """End what the controller did not: it was killed, or it died before it could. Names what does not end."""
-    from stoker.drivers.hosts.local import LocalHost  # noqa: PLC0415 - only a stopping supervisor needs it
-    from stoker.facts.observed import Phase  # noqa: PLC0415
+    from stoker.drivers.hosts import leftovers  # noqa: PLC0415 - only a stopping supervisor needs it
 
-    host = LocalHost(root)
-    until = clock.mono() + ENGINE_GRACE_SECONDS + 5.0
-    while True:
-        running = [seen.run.name for seen in await host.list() if seen.phase not in (Phase.EXITED, Phase.LOST)]
-        if not running or clock.mono() > until:
-            return running
-        for name in running:
-            await host.stop(name, grace=ENGINE_GRACE_SECONDS)
-        await asyncio.sleep(0.1)
+    return leftovers.stop_all(root)[1]
 
 
 def _send(part: _Part, number: signal.Signals) -> None:
