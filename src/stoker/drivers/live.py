@@ -4,8 +4,8 @@ A mapped file: two buffers for the state of the last second, written in turn (le
 the newest whole one), and a row for every request in flight, written when it begins and cleared when its record lies in
 the spool. A request is thus at every moment in the spool, in a row, or in both; never in neither.
 
-The file is sparse, and what is written to was allocated before: a write into a hole on a full disk would kill the
-worker by SIGBUS. What 1,000 requests at once need is taken at the start, more when it is needed.
+The file is sparse, and what is touched was allocated before: on a full disk a hole would kill the worker by SIGBUS,
+on tmpfs its readers too. What 1,000 requests at once need is taken at the start, more when it is needed.
 """
 
 import mmap
@@ -45,10 +45,11 @@ class Slot:
     """The writing end; one worker owns it."""
 
     def __init__(self, path: Path) -> None:
+        part = path.with_name(f".{path.name}.part")  # a reader never meets a slot that is only half there
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)  # a reader of the dead predecessor keeps what it has open
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            part.unlink(missing_ok=True)
+            self._fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(self._fd, _SIZE)
                 self._own = [0, 0, 0]  # how much is allocated: of each buffer, of the rows
@@ -56,13 +57,14 @@ class Slot:
                     self._allocate(what, size)
                 os.posix_fallocate(self._fd, 0, _FIRST)
                 self._map = mmap.mmap(self._fd, _SIZE)
+                self._map[: len(_MAGIC)] = _MAGIC
+                part.replace(path)  # a reader of the dead predecessor keeps what it has open
             except OSError:
                 os.close(self._fd)
-                path.unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
                 raise
         except OSError as error:
             raise Driver(f"cannot map the live slot {path}: {error}") from error
-        self._map[: len(_MAGIC)] = _MAGIC
         self._sequence = 0
         self._free: list[int] = []
         self._used = 0
