@@ -17,6 +17,7 @@ class Seen:
     slots: int = 0
     serving: bool = True
     ejected_until: float = 0.0
+    seed: int = 0
 
 
 def target(*names: str, weight: int = 1, priority: int = 0) -> Target:

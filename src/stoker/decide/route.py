@@ -1,12 +1,14 @@
 """Which endpoint answers this request?
 
-Four rules, in this order:
+Five rules, in this order:
 
 1. Only endpoints that may serve: in state ``serve``, and none that this request has already failed on. Ejected ones
    only when there is no other: trying one is better than refusing for certain.
 2. A lower priority number goes first; the next one is used only when no endpoint of the first may serve.
-3. Among the targets of one priority the weights decide, by a number that the caller draws.
-4. Inside a target the least loaded endpoint with a free slot wins; when all are full, the least loaded one, to wait at.
+3. Among the targets of one priority the weights decide, by a number that the caller draws, or that the key gives.
+4. Inside a target a request with a key (its session, or the head of its prompt) goes where the key is at home: see
+   `stoker.decide.affinity`.
+5. Without a key the least loaded endpoint with a free slot wins; when all are full, the least loaded one, to wait at.
 
 Ties are broken by the same number, so equal inputs always give the same answer.
 """
@@ -18,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 
+from stoker.decide import affinity
 from stoker.facts.routes import Target
 
 
@@ -25,6 +28,8 @@ class Why(StrEnum):
     """The reason for a choice, as metrics and errors show it."""
 
     FREE = "LeastLoaded"
+    HOME = "PromptIsCachedThere"
+    AWAY = "HomeIsTooLoaded"
     FULL = "AllSlotsTaken"
     NONE = "NoEndpointServes"
 
@@ -48,6 +53,10 @@ class Load(Protocol):
     def ejected_until(self) -> float:
         """When it may be tried again."""
 
+    @property
+    def seed(self) -> int:
+        """Its incarnation in 64 bits; see `stoker.decide.affinity.seed`."""
+
 
 class Choice(msgspec.Struct, frozen=True):
     """The endpoint's name, or an empty one, and the reason."""
@@ -60,9 +69,18 @@ _NOBODY = Choice("", Why.NONE)
 
 
 def route(
-    targets: Sequence[Target], loads: Mapping[str, Load], *, now: float, draw: float, failed: Collection[str] = ()
+    targets: Sequence[Target],
+    loads: Mapping[str, Load],
+    *,
+    now: float,
+    draw: float,
+    failed: Collection[str] = (),
+    key: int = 0,
 ) -> Choice:
-    """Choose an endpoint; ``targets`` are sorted by priority, ``draw`` is a number from 0 to 1 (exclusive)."""
+    """Choose an endpoint; ``targets`` are sorted by priority, ``draw`` is a number from 0 to 1 (exclusive).
+
+    ``key`` is what the request shares with others whose prompt begins alike, 0: nothing.
+    """
     if len(targets) == 1 and len(targets[0].endpoints) == 1:  # the usual case on one machine
         name = targets[0].endpoints[0]
         load = loads.get(name)
@@ -72,16 +90,34 @@ def route(
     usable = _usable(targets, loads, now, failed) or _usable(targets, loads, inf, failed)
     if not usable:
         return _NOBODY
+    if key:
+        draw = affinity.fraction(key)
     free = [
         (target, open_) for target, names in usable if (open_ := [name for name in names if _has_room(loads[name])])
     ]
     names = _weighted(free or usable, draw)
     if len(names) == 1:
         return Choice(names[0], Why.FREE if free else Why.FULL)
+    if key:
+        every = next(there for _, there in usable if names[0] in there)
+        return _at_home(every, names, loads, key, full=not free)
     least = min(loads[name].running for name in names)
     ties = [name for name in names if loads[name].running == least]
     spread = int(draw * 1_000_003)  # the weights have used the leading digits
     return Choice(ties[spread % len(ties)], Why.FREE if free else Why.FULL)
+
+
+def _at_home(every: list[str], names: list[str], loads: Mapping[str, Load], key: int, *, full: bool) -> Choice:
+    """Choose among ``names``, those of ``every`` endpoint of the target that have room."""
+    wanted = [every[at] for at in affinity.order(key, [loads[name].seed for name in every])]
+    if full:
+        return Choice(wanted[0], Why.FULL)
+    running = {name: loads[name].running for name in every}
+    most = affinity.bound(sum(running.values()), len(every))
+    for name in wanted:
+        if name in names and running[name] < most:
+            return Choice(name, Why.HOME if name == wanted[0] else Why.AWAY)
+    return Choice(min(names, key=lambda name: running[name]), Why.AWAY)
 
 
 def _usable(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.base import clock
+from stoker.decide import affinity
 from stoker.decide.admit import rank
 from stoker.decide.route import eject
 from stoker.drivers.slots import Slots
@@ -38,6 +39,7 @@ class Upstream:
         "local",
         "pool",
         "prefix",
+        "seed",
         "services",
         "serving",
         "shared",
@@ -60,6 +62,7 @@ class Upstream:
     def renew(self, spec: Endpoint) -> None:
         """Take a new specification."""
         self.spec = spec
+        self.seed = affinity.seed(spec.incarnation)
         self.serving = spec.state is State.SERVE
         self.slots = spec.slots  # requests that it can work on at once; 0: no cap
 

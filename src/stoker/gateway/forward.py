@@ -125,9 +125,9 @@ class Forward:
         if why is Why.NONE:
             return why
         if service.queue and not queued:  # whoever waits already has the first claim
-            free = admit(free=why is Why.FREE, waiting=service.waiting, room=0) is Verdict.RUN
+            free = admit(free=why is not Why.FULL, waiting=service.waiting, room=0) is Verdict.RUN
         else:
-            free = why is Why.FREE
+            free = why is not Why.FULL
         up = fleet.upstreams[choice.endpoint]
         capped = up.slots > 0
         if not free or not up.take(capped=capped):
