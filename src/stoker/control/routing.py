@@ -17,6 +17,7 @@ from stoker.decide.publish import Labelled, Offer, Published, Selector, publish
 from stoker.decide.replica import Published as Seen
 from stoker.drivers import files
 from stoker.drivers.store.base import Event, Resource
+from stoker.facts import door as entry
 from stoker.facts.routes import (
     Caller,
     Callers,
@@ -25,6 +26,7 @@ from stoker.facts.routes import (
     Limits,
     Routes,
     State,
+    Subject,
     Timeouts,
     open_callers,
     open_routes,
@@ -252,6 +254,32 @@ def _routes(desk: Desk, world: World, tables: Published, *, generation: int) -> 
         commit_after=plain.commit_after if first.commit_after is None else first.commit_after,
         keep_alive=plain.keep_alive if first.keep_alive is None else first.keep_alive,
         probe_key_file=str(desk.layout.probe_key),
+        door=_door(first),
+    )
+
+
+def _door(spec: InferenceGatewaySpec) -> entry.Door:
+    auth, cors, log = spec.auth, spec.cors, spec.access_log
+    jwt = auth.jwt
+    return entry.Door(
+        auth=entry.Auth(
+            api_keys="APIKey" in auth.methods,
+            jwt=entry.Jwt(**jwt.model_dump()) if jwt else None,
+            renewal=auth.renewal,
+            cut_revoked=auth.on_revoke == "Cut",
+        ),
+        cors=entry.Cors(**cors.model_dump()) if cors else None,
+        access_log=entry.AccessLog(stdout=log.to == "Stdout", max_bytes=log.max_size, keep=log.keep) if log else None,
+        listeners=tuple(
+            entry.Listener(
+                port=each.port,
+                cert_file=each.tls.cert_file if each.tls else "",
+                key_file=each.tls.key_file if each.tls else "",
+                trusted_proxies=each.trusted_proxies,
+            )
+            for each in spec.listeners
+        ),
+        open=spec.open,
     )
 
 
@@ -268,10 +296,23 @@ def _caller(resource: Resource) -> Caller:
         for c in spec.credentials
         if c.hash
     )
+    subjects = tuple(
+        Subject(
+            id=c.key_id,
+            subject=c.subject,
+            issuer=c.issuer,
+            not_before=epoch(c.not_before) if c.not_before else 0.0,
+            expires_at=epoch(c.expires_at) if c.expires_at else None,
+            revoked=c.revoked or resource.deleted_at is not None,
+        )
+        for c in spec.credentials
+        if c.type == "JWT"
+    )
     limits = spec.limits
     return Caller(
         name=resource.name,
         keys=keys,
+        subjects=subjects,
         services=spec.allow.services,
         limits=Limits(
             requests_per_minute=limits.requests_per_minute,
@@ -281,6 +322,7 @@ def _caller(resource: Resource) -> Caller:
             max_output_tokens=limits.max_output_tokens,
         ),
         priority=spec.priority,
+        cut_revoked=None if spec.on_revoke is None else spec.on_revoke == "Cut",
     )
 
 

@@ -10,6 +10,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from stoker.facts.door import Door
+
 SCHEMA_VERSION: Final = 1
 
 
@@ -85,6 +87,7 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_alive: float = 15.0
     drain: float = 30.0
     probe_key_file: str = ""  # HMAC key for the controller's probe header
+    door: Door = Door()
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +95,17 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     sha256: str  # hex
+    not_before: float = 0.0
+    expires_at: float | None = None
+    revoked: bool = False
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One name by which an issuer of tokens knows a caller. ``issuer`` empty: the one that the gateway believes."""
+
+    id: str
+    subject: str
+    issuer: str = ""
     not_before: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
@@ -112,9 +126,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     keys: tuple[Key, ...] = ()
+    subjects: tuple[Subject, ...] = ()
     services: tuple[str, ...] = ("*",)  # namespace/name of the services that it may use; "*" = all exposed ones
     limits: Limits = Limits()
     priority: int = 0
+    cut_revoked: bool | None = None  # None: as the gateway has it
 
 
 class Callers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,10 +8,12 @@ from stoker.spec.meta import Bool, Natural, SecretRef, Spec, Time, epoch
 
 
 class CallerCredential(Spec):
-    """One credential. Of a key only the hash is kept: the key itself is shown once."""
+    """One credential. Of a key only the hash is kept: the key itself is shown once. A JWT is named by its subject."""
 
-    id: str = ""  # shown in usage and audit; empty: the first characters of the hash
+    id: str = ""  # shown in usage and audit; empty: the first characters of the hash, or the subject
     type: Literal["APIKey", "JWT"] = "APIKey"
+    issuer: str = ""  # of a JWT; empty: the one that the gateway believes
+    subject: str = ""  # of a JWT: what its claim says, `sub` unless the gateway names another
     hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     secret_ref: SecretRef | None = None
     not_before: Time | None = None
@@ -23,13 +25,19 @@ class CallerCredential(Spec):
         """A short name for the credential that gives nothing away."""
         return (
             self.id
+            or self.subject
             or (self.hash or "").removeprefix("sha256:")[:8]
             or (self.secret_ref.name if self.secret_ref else "")
         )
 
     @model_validator(mode="after")
     def _valid(self) -> "CallerCredential":
-        if (self.hash is None) == (self.secret_ref is None):
+        if self.type == "JWT":
+            if not self.subject or self.hash is not None or self.secret_ref is not None:
+                raise ValueError("type JWT takes a subject (and an issuer), no hash and no secretRef")
+        elif self.subject or self.issuer:
+            raise ValueError("issuer and subject belong to type JWT")
+        elif (self.hash is None) == (self.secret_ref is None):
             raise ValueError("give exactly one of hash, secretRef")
         if self.not_before and self.expires_at and epoch(self.not_before) >= epoch(self.expires_at):
             raise ValueError("notBefore is not before expiresAt")
@@ -62,3 +70,4 @@ class CallerSpec(Spec):
     limits: CallerLimits = CallerLimits()
     priority: Annotated[int, Strict(), Field(ge=-100, le=100)] = 0
     cost_centre: str = ""
+    on_revoke: Literal["Finish", "Cut"] | None = None  # None: as the gateway has it

@@ -1,30 +1,115 @@
 """Where clients come in: ports, ways to prove who one is, limits, and which services are exposed at all."""
 
-from typing import Annotated, Literal
+import ipaddress
+import re
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, Strict, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
-from stoker.spec.meta import Count, Dialect, Natural, Seconds, Selector, Spec, Text
+from stoker.spec.meta import Bool, Count, Dialect, Natural, Seconds, Selector, Size, Spec, Text
+
+_ORIGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:]+\]|[^/?#\s:]+)(:\d{1,5})?$")
+_SHORTEST_REFRESH: Final = 10.0
+
+
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write one address or a range, as in 10.0.0.0/8") from error
+    return text
+
+
+def _origin(text: str) -> str:
+    if text != "*" and not _ORIGIN.match(text):
+        raise ValueError(f"'{text}' is no origin; write scheme://host[:port] without a path, or '*'")
+    return text
 
 
 class Tls(Spec):
-    """Certificate and key, as files that only their owner reads."""
+    """Certificate and key, as files that only their owner reads; both are read again when they change."""
 
     cert_file: Text
     key_file: Text
 
 
 class Listener(Spec):
-    """One port. Without TLS it is bound to loopback only."""
+    """One port. ``trustedProxies`` may say for whom they ask; from everybody else that is not believed."""
 
     port: Annotated[int, Strict(), Field(ge=0, le=65535)]
     tls: Tls | None = None
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
+
+
+class Jwt(Spec):
+    """Tokens of one issuer. Its public keys come from ``jwksUri``, fetched in time and kept, or from a file."""
+
+    issuer: Text
+    audience: Annotated[tuple[Text, ...], Field(min_length=1)]
+    jwks_uri: str = ""
+    jwks_file: str = ""
+    caller_claim: Text = "sub"
+    clock_skew: Annotated[Seconds, Field(le=600)] = 30.0
+    algorithms: Annotated[
+        tuple[Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"], ...],
+        Field(min_length=1),
+    ] = ("RS256", "ES256")
+    refresh: Seconds = 300.0
+
+    @model_validator(mode="after")
+    def _keys(self) -> "Jwt":
+        if bool(self.jwks_uri) == bool(self.jwks_file):
+            raise ValueError("give exactly one of jwksUri, jwksFile")
+        if self.jwks_uri:
+            parts = urlsplit(self.jwks_uri)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(f"'{self.jwks_uri}' is no URL of a key set")
+            if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+                raise ValueError("keys from another machine must come by https: whoever changes them on the way is in")
+        if self.refresh < _SHORTEST_REFRESH:
+            raise ValueError(f"refresh is at least {_SHORTEST_REFRESH:.0f}s")
+        return self
 
 
 class Auth(Spec):
     """How callers prove who they are. There is no open gateway."""
 
     methods: Annotated[tuple[Literal["APIKey", "JWT"], ...], Field(min_length=1)] = ("APIKey",)
+    jwt: Jwt | None = None
+    renewal: Annotated[str, Field(max_length=500)] = ""
+    on_revoke: Literal["Finish", "Cut"] = "Finish"
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Auth":
+        if ("JWT" in self.methods) != (self.jwt is not None):
+            raise ValueError("method JWT and the block jwt go together: give both or neither")
+        return self
+
+
+class Cors(Spec):
+    """From which web pages browsers may ask. Without this block, from none. Empty ``headers``: whichever they name."""
+
+    origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], Field(min_length=1)]
+    headers: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], ...] = ()
+    max_age: Annotated[Seconds, Field(le=86400)] = 600.0
+    credentials: Bool = False
+
+    @model_validator(mode="after")
+    def _careful(self) -> "Cors":
+        if self.credentials and "*" in self.origins:
+            raise ValueError(
+                "origins '*' with credentials would let every web page ask as its reader; name the origins"
+            )
+        return self
+
+
+class AccessLog(Spec):
+    """One line of JSON a request, without prompts, secrets and health checks. File: ``logs/access-N.log``, rotated."""
+
+    to: Literal["File", "Stdout"] = "File"
+    max_size: Annotated[Size, Field(ge=1 << 16)] = 64 << 20
+    keep: Annotated[int, Strict(), Field(ge=1, le=100)] = 5
 
 
 class Timeouts(Spec):
@@ -71,3 +156,6 @@ class InferenceGatewaySpec(Spec):
     limits: GatewayLimits = GatewayLimits()
     dialects: tuple[Dialect, ...] = ("chat", "completions", "embeddings")
     usage_sink: UsageSink | None = None
+    cors: Cors | None = None
+    access_log: AccessLog | None = None
+    open: tuple[Literal["Health", "Root", "Metrics"], ...] = ("Health", "Root")

@@ -58,7 +58,7 @@ _ALL: Final = (
         short="ig",
         spec=InferenceGatewaySpec,
         namespaced=False,
-        later=("spec.listeners[].tls", "spec.usageSink"),
+        later=("spec.usageSink",),
     ),
     Kind(
         name="ModelCache",
