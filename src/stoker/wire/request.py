@@ -24,11 +24,29 @@ class Asked(msgspec.Struct, kw_only=True):
     prompt: msgspec.Raw = _ABSENT
     input: msgspec.Raw = _ABSENT
     prompt_cache_key: str | None = None
+    tools: msgspec.Raw = _ABSENT
 
     @property
     def wants_usage(self) -> bool:
         """Whether the client itself asked for the usage chunk."""
         return isinstance(self.stream_options, dict) and bool(self.stream_options.get("include_usage"))
+
+    @property
+    def cap(self) -> int | None:
+        """The most output tokens that the client asked for; None: it did not say."""
+        given = (self.max_completion_tokens, self.max_tokens, self.n_predict)
+        asked = [value for value in given if isinstance(value, int) and value >= 0]
+        return min(asked) if asked else None
+
+    @property
+    def session_key(self) -> str | None:
+        """What the body says about the session that it belongs to."""
+        return self.prompt_cache_key
+
+    @property
+    def turns(self) -> bytes:
+        """The bytes of the conversation, empty where the call is none."""
+        return bytes(self.messages)
 
     @property
     def text(self) -> bytes:

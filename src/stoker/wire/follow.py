@@ -1,0 +1,272 @@
+"""How is an answer going, and how did it end? One accounting for every dialect.
+
+A scanner knows the engine's dialect and reports here what it sees; a voice knows the client's.
+"""
+
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from stoker.facts.ending import Ending, Flag, Outcome
+from stoker.facts.record import Gaps, Tokens
+from stoker.wire.sse import MAX_EVENT_BYTES, Splitter, data_of
+from stoker.wire.usage import Usage
+
+_MAX_ARGUMENT_BYTES: Final = 4 << 20
+_NO_GAPS: Final = Gaps()
+
+
+class Scanner(Protocol):
+    """Reads one upstream dialect."""
+
+    def event(self, follow: "Follow", event: bytes, now: float) -> bytes:
+        """Look at one event and give what goes on."""
+
+    def whole(self, follow: "Follow", body: bytes, now: float) -> bool:
+        """Read an answer that came in one piece; False when it is none."""
+
+    def close(self, follow: "Follow") -> bytes:
+        """Give what is still owed when the body has ended and everything has finished."""
+
+    def ends(self, data: bytes) -> bool:
+        """Whether the data of an event that lacks its empty line is a whole event."""
+
+    def body(self, follow: "Follow") -> bytes:
+        """Write the whole answer."""
+
+
+class Voice(Protocol):
+    """What the client's dialect says for ourselves."""
+
+    def keep_alive(self) -> bytes:
+        """Write what shows that the answer is still coming."""
+
+    def failure(self, message: str, *, kind: str, code: str | int) -> bytes:
+        """Write an error inside a stream."""
+
+
+class Follow:
+    """Follows one answer; see `stoker.wire.follower`."""
+
+    __slots__ = (
+        "_argument_bytes",
+        "_arguments",
+        "_gap_sum",
+        "_longest",
+        "_scanner",
+        "_splitter",
+        "_token_reads",
+        "_voice",
+        "broken",
+        "chunks",
+        "done",
+        "error",
+        "finish",
+        "finished",
+        "first_token_at",
+        "first_visible_at",
+        "flags",
+        "last_token_at",
+        "outcome",
+        "reasoning",
+        "repairs",
+        "said",
+        "tools",
+        "usage",
+        "visible",
+    )
+
+    def __init__(self, scanner: Scanner, voice: Voice) -> None:
+        self._scanner = scanner
+        self._voice = voice
+        self._splitter = Splitter()
+        self._arguments: dict[tuple[int, int], list[str]] = {}
+        self._argument_bytes = 0
+        self._token_reads = 0
+        self._gap_sum = 0.0
+        self._longest = 0.0
+        self.reasoning = self.visible = self.tools = self.said = 0  # events of each kind, and of all kinds
+        self.broken = False
+        self.chunks = 0
+        self.done = False
+        self.error: bytes | None = None
+        self.finish = ""
+        self.finished = False  # every part that began has ended
+        self.first_token_at = 0.0
+        self.first_visible_at = 0.0
+        self.flags: tuple[Flag, ...] = ()
+        self.last_token_at = 0.0
+        self.outcome = Outcome.COMPLETE
+        self.repairs: tuple[str, ...] = ()
+        self.usage: Usage | None = None
+
+    # Bytes.
+
+    def feed(self, data: bytes, now: float) -> bytes:
+        """Follow bytes that came at ``now``; what comes after the terminator is dropped."""
+        events = [] if self.done else self._splitter.feed(data)
+        if not events:
+            self.broken = self.broken or len(self._splitter.tail) > MAX_EVENT_BYTES
+            return b""
+        before = self.said
+        scan = self._scanner.event
+        if len(events) == 1:
+            out = scan(self, events[0], now)
+        else:
+            out = b"".join([scan(self, event, now) for event in events if not self.done])
+        if self.said != before:
+            self._tick(now)
+        return out
+
+    def flush(self, now: float) -> bytes:
+        """Take a last event that lacks only its empty line, and what is owed, at the clean end of a body."""
+        out = b""
+        tail = self._splitter.tail
+        data = data_of(tail.rstrip(b"\r\n") + b"\n\n") if tail.strip() else None
+        if data is not None and not self.done and self._scanner.ends(data):
+            self._splitter.tail = b""
+            out = self.feed(tail.rstrip(b"\r\n") + b"\n\n", now)
+        if self.finished and not self.done and not self.broken and self.error is None:
+            out += self._scanner.close(self)
+        return out
+
+    def whole(self, body: bytes, now: float) -> bool:
+        """Read an answer that came in one piece; False when it is none."""
+        if not self._scanner.whole(self, body, now):
+            return False
+        self._tick(now)
+        self.done = True
+        return True
+
+    def body(self) -> bytes:
+        """Write the whole answer."""
+        return self._scanner.body(self)
+
+    def keep_alive(self) -> bytes:
+        """Write what shows the client that the answer is still coming."""
+        return self._voice.keep_alive()
+
+    def failure(self, message: str, *, kind: str, code: str | int) -> bytes:
+        """Write the error frame that ends the client's stream."""
+        return self._voice.failure(message, kind=kind, code=code)
+
+    # What scanners report.
+
+    def thought(self) -> None:
+        """Count an event with reasoning."""
+        self.reasoning += 1
+        self.said += 1
+
+    def spoke(self, now: float) -> None:
+        """Count an event with visible text."""
+        self.visible += 1
+        self.said += 1
+        if not self.first_visible_at:
+            self.first_visible_at = now
+
+    def called(self, now: float) -> None:
+        """Count an event with a tool call, or a piece of its arguments."""
+        self.tools += 1
+        self.said += 1
+        if not self.first_visible_at:
+            self.first_visible_at = now
+
+    def argument(self, choice: int, index: int, piece: str | None) -> None:
+        """Keep a piece of a call's arguments, to see at the end whether they can be read."""
+        pieces = self._arguments.setdefault((choice, index), [])
+        if piece and self._argument_bytes < _MAX_ARGUMENT_BYTES:
+            self._argument_bytes += len(piece)
+            pieces.append(piece)
+
+    def arguments(self, choice: int, index: int) -> str:
+        """Give what came of a call's arguments."""
+        return "".join(self._arguments.get((choice, index), ()))
+
+    def repaired(self, what: str) -> None:
+        """Note a repair, once."""
+        if what not in self.repairs:
+            self.repairs = (*self.repairs, what)
+
+    def flag(self, flag: Flag) -> None:
+        """Note what is wrong with the answer, once."""
+        if flag not in self.flags:
+            self.flags = (*self.flags, flag)
+
+    def _tick(self, now: float) -> None:
+        if self._token_reads:
+            gap = now - self.last_token_at
+            self._gap_sum += gap
+            self._longest = max(self._longest, gap)
+        else:
+            self.first_token_at = now
+        self._token_reads += 1
+        self.last_token_at = now
+
+    # The end.
+
+    def ending(self, *, cut: str) -> Ending:
+        """Say how the answer ended; ``cut``: how the connection ended before its body did, or nothing.
+
+        An answer is whole when its terminator came, or when every choice has finished and the body has ended by its
+        own framing: some engines send no terminator, none sends a finish reason and then more text.
+        """
+        if self.error is not None:
+            return Ending(outcome=Outcome.ERROR, detail="in_band", flags=self._flags())
+        if self.broken or not (self.done or (self.finished and not cut)):
+            return Ending(outcome=Outcome.TRUNCATED, detail=cut or "clean", flags=self._flags())
+        return Ending(outcome=self.outcome, flags=self._flags())
+
+    def _flags(self) -> tuple[Flag, ...]:
+        if not self.said:
+            return (Flag.EMPTY, *self.flags)
+        if self._arguments and Flag.TOOL_PARSE_FAILED not in self.flags:
+            joined = ("".join(pieces).encode("utf-8", "replace") for pieces in self._arguments.values())
+            if any(not readable(text or b"{}") for text in joined):
+                return (Flag.TOOL_PARSE_FAILED, *self.flags)
+        return self.flags
+
+    def tokens(self) -> Tokens:
+        """Count tokens: as reported, or by events where the engine reported nothing."""
+        reasoning, tool = self.reasoning, self.tools
+        usage = self.usage
+        if usage is None or usage.completion_tokens is None:
+            prompt = usage.prompt_tokens or 0 if usage is not None else 0
+            return Tokens(
+                prompt=prompt,
+                reasoning=reasoning,
+                visible=self.visible,
+                tool=tool,
+                output=self.said,
+                estimated=self.said > 0,
+            )
+        output = usage.completion_tokens
+        details = usage.completion_tokens_details
+        if details is not None and details.reasoning_tokens is not None:
+            reasoning = details.reasoning_tokens
+        cached = usage.prompt_tokens_details.cached_tokens or 0 if usage.prompt_tokens_details is not None else 0
+        reasoning = min(reasoning, output)
+        tool = min(tool, output - reasoning)
+        return Tokens(
+            prompt=usage.prompt_tokens or 0,
+            cached=cached,
+            reasoning=reasoning,
+            visible=output - reasoning - tool,
+            tool=tool,
+            output=output,
+        )
+
+    def gaps(self) -> Gaps:
+        """Summarise the waits between tokens."""
+        count = self._token_reads - 1
+        if count < 1:
+            return _NO_GAPS
+        return Gaps(count=count, mean=self._gap_sum / count, longest=self._longest)
+
+
+def readable(data: bytes) -> bool:
+    """Whether this is JSON."""
+    try:
+        msgspec.json.decode(data, type=Any)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What does an engine say in its own dialect? One scanner for each."""
