@@ -109,11 +109,11 @@ def test_prompts_share_as_many_hashes_as_blocks() -> None:
 
 
 def test_sessions_and_turns() -> None:
-    assert prompt.session({b"x-session-id": b"a"}, None, salt=b"s") == prompt.session(
-        {b"session-id": b"a"}, "z", salt=b"s"
-    )
-    assert prompt.session({}, "a", salt=b"s") != ""
-    assert prompt.session({}, None, salt=b"s") == ""
+    assert prompt.given_session({b"x-session-id": b"a"}, None) == prompt.given_session({b"session-id": b"a"}, "z")
+    assert prompt.given_session({}, "a") == b"a"
+    assert prompt.given_session({}, None) == b""
+    assert prompt.session(b"a", salt=b"s") not in ("", prompt.session(b"a", salt=b"t"))
+    assert prompt.session(b"", salt=b"s") == ""
     assert (
         prompt.turn(b'[{"role":"user"},{"role": "assistant","content":"\\"role\\":\\"assistant\\""},{"role":"user"}]')
         == 2

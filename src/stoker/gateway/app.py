@@ -237,7 +237,8 @@ class App:
         ticket.stream = bool(asked.stream) and dialect.streams
         ticket.prompt_bytes = len(text)
         ticket.blocks = prompt.blocks(text, salt=salt)
-        ticket.session = prompt.session(ticket.exchange.headers, asked.prompt_cache_key, salt=salt)
+        given = prompt.given_session(ticket.exchange.headers, asked.prompt_cache_key)
+        ticket.session = prompt.session(given, salt=salt)
         ticket.turn = prompt.turn(text) if len(asked.messages) else 0
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:
