@@ -6,7 +6,7 @@ import msgspec
 
 from stoker.base.errors import Invalid
 from stoker.wire import request
-from stoker.wire.follow import Follow
+from stoker.wire.follow import Follow, Voice
 from stoker.wire.follower import Follower
 from stoker.wire.request import Asked, Change
 from stoker.wire.scan.chat import Chat
@@ -47,8 +47,13 @@ def prepare(body: bytes, asked: Asked, *, pair: Pair, cap: int, model: str, stre
     raise Invalid(f"{pair.client} cannot be translated to {pair.upstream}")
 
 
-def follower(pair: Pair, asked: Asked, *, call: Call) -> Follower:  # noqa: ARG001 -- translations need it
-    """Make the follower of one answer."""
+def voice(client: str, asked: Asked, *, call: Call) -> Voice:  # noqa: ARG001 -- responses need all of it
+    """Make what speaks for ourselves to a client; one a request, for a retry goes on with the stream as it is."""
+    return OPENAI
+
+
+def follower(pair: Pair, asked: Asked, *, call: Call, speaks: Voice) -> Follower:  # noqa: ARG001 -- translations need it
+    """Make the follower of one try; ``speaks`` is the request's `voice`."""
     if pair.client == pair.upstream:
-        return Follow(Chat(strip_usage=call.strip_usage, aggregate=call.aggregate), OPENAI)
+        return Follow(Chat(strip_usage=call.strip_usage, aggregate=call.aggregate), speaks)
     raise Invalid(f"{pair.upstream} cannot be translated to {pair.client}")
