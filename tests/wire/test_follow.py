@@ -10,7 +10,7 @@ from stoker.wire import errors
 from stoker.wire.aggregate import Aggregate
 from stoker.wire.follow import Follow
 from stoker.wire.scan.chat import Chat
-from stoker.wire.voices import OPENAI
+from stoker.wire.say.voices import OPENAI
 
 DATA = Path(__file__).parents[1] / "data" / "streams"
 

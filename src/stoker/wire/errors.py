@@ -55,17 +55,28 @@ def frame(message: str, *, kind: str, code: str | int) -> bytes:
     return b"data: %b\n\n" % _encode(Body(Detail(message=message, type=kind, code=code)))
 
 
+def text_of(data: bytes) -> str:
+    """Find the sentence in an engine's error body, whatever its shape; empty when there is none."""
+    try:
+        seen = msgspec.json.decode(data, type=_Probe)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return data[:2000].decode("utf-8", "replace")
+    raw = bytes(seen.error) or bytes(seen.detail)
+    if raw[:1] == b"{":
+        inner = msgspec.json.decode(raw, type=_Probe)
+        return inner.message or raw.decode("utf-8", "replace")
+    return (raw.decode("utf-8", "replace").strip('"') if raw else seen.message) or ""
+
+
 def in_shape(status: int, data: bytes) -> bytes:
     """Give an engine's error body as it is when it has the OpenAI shape, else its text inside one."""
     try:
         seen = msgspec.json.decode(data, type=_Probe)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return body(status, data[:2000].decode("utf-8", "replace") or f"the engine answered {status}")
+        seen = _Probe()
     if bytes(seen.error)[:1] == b"{":
         return data
-    raw = bytes(seen.error) or bytes(seen.detail)
-    text = raw.decode("utf-8", "replace").strip('"') if raw else seen.message
-    return body(status, text or f"the engine answered {status}")
+    return body(status, text_of(data) or f"the engine answered {status}")
 
 
 def frame_of(data: bytes) -> bytes:

@@ -9,8 +9,8 @@ from stoker.wire import request
 from stoker.wire.follow import Follow, Voice
 from stoker.wire.follower import Follower
 from stoker.wire.request import Asked, Change
+from stoker.wire.say.voices import OPENAI
 from stoker.wire.scan.chat import Chat
-from stoker.wire.voices import OPENAI
 
 _OPENAI: Final = frozenset({"chat", "completions", "embeddings", "rerank"})
 

@@ -1,0 +1,1 @@
+"""What do we say ourselves, in each dialect: errors, signs of life, which models there are?"""
