@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import Invalid
 from stoker.base.json import Json, JsonObject
-from stoker.rehearse.answer import Crash, Cut, End, Engine, Event, Head, Send, Wait, answer
+from stoker.rehearse.answer import Engine, answer
+from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
 from stoker.rehearse.request import Request, read, tokens_of
 from stoker.rehearse.script import Script, parse
 

@@ -7,10 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from stoker.base.errors import Invalid
 from stoker.rehearse.answer import Engine
+from stoker.rehearse.request import Request
 from stoker.rehearse.script import Script, parse
-from stoker.rehearse.server import Server
+from stoker.rehearse.server import Incoming, Server
+
+_SECRET = ("authorization", "x-api-key")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,12 +45,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--context-tokens", type=int, default=0)
     parser.add_argument("--tool-parser", default="", help="any name: tool markup is parsed, whatever the script says")
     parser.add_argument("--reasoning-parser", default="", help="the same for reasoning markup")
+    parser.add_argument("--record", default="", help="write each request there as a line of JSON, its prompt too")
     return parser.parse_args(argv)
 
 
 async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
     script = _rereading(Path(asked.script)) if asked.script else Script
-    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script)
+    note = _recording(Path(asked.record)) if asked.record else None
+    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script, note=note)
     stop = asyncio.Event()
 
     def asked_to_stop() -> None:
@@ -78,6 +85,18 @@ def _rereading(path: Path) -> Callable[[], Script]:
         return script if isinstance(script, Script) else Script()
 
     return current
+
+
+def _recording(path: Path) -> Callable[[Incoming, Request], None]:
+    """Write down what came in, so that a rehearsal can tell what reached the engine, and how often."""
+
+    def note(incoming: Incoming, request: Request) -> None:
+        headers = {name: value for name, value in incoming.headers.items() if name not in _SECRET}
+        line = {"number": request.number, "path": incoming.path, "headers": headers, "answered": request.answered}
+        with path.open("ab") as lines:
+            lines.write(msgspec.json.encode({**line, "body": msgspec.Raw(incoming.body)}) + b"\n")
+
+    return note
 
 
 def _say(message: str) -> None:

@@ -3,65 +3,22 @@
 The time between tokens is an event of its own, so that a batching model of time can take its place later.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
 
 import msgspec
 
-from stoker.base.json import Json, JsonObject
-from stoker.rehearse.request import Request, sample_arguments, tokens_of
-from stoker.rehearse.script import Script, calm
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Let this many seconds pass; None: for ever."""
-
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Begin the answer. ``length``: of the body, or None for a stream."""
-
-    status: int
-    length: int | None = None
-    retry_after: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send bytes of the body. ``tokens``: how many of the answer's are in it."""
-
-    data: bytes
-    tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End the answer as it should be, with the reason that the metrics count."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Close the connection in the middle; ``reset``: so that the peer's kernel reports an error."""
-
-    reset: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """End the process."""
-
-
-Event: TypeAlias = Wait | Head | Send | End | Cut | Crash
-
-_CREATED: Final = 1_700_000_000
-_encode = msgspec.json.Encoder().encode
+from stoker.base.json import JsonObject
+from stoker.rehearse.compose import Composition, Parsers, compose
+from stoker.rehearse.dialects.base import Refusal, Subject, Writer, anthropic_error, encode, openai_error
+from stoker.rehearse.dialects.chat import Chat
+from stoker.rehearse.dialects.messages import Messages
+from stoker.rehearse.dialects.responses import Responses
+from stoker.rehearse.dialects.single import single
+from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
+from stoker.rehearse.request import Request
+from stoker.rehearse.said import Counts, Thought
+from stoker.rehearse.script import Script, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,148 +30,128 @@ class Engine:
     tool_parser: bool = False
     reasoning_parser: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A piece of the answer as its stream shows it."""
-
-    delta: JsonObject
-    tokens: int = 1
+    @property
+    def parsers(self) -> Parsers:
+        """Which markup it parses."""
+        return Parsers(tool=self.tool_parser, reasoning=self.reasoning_parser)
 
 
 def answer(request: Request, script: Script, engine: Engine) -> Iterator[Event]:
     """Write the events of one answer."""
-    told = script if script.every <= 1 or request.number % script.every == 0 else calm(script)
-    if told.hang:
+    script = told(script, request.number)
+    if script.hang:
         yield Wait(None)
         return
-    if told.status:
-        yield from _refusal(told.status, "scripted refusal", "server_error", retry_after=told.retry_after_seconds)
+    if script.head_seconds:
+        yield Wait(script.head_seconds)
+    refusal = _refusal(request, script, engine)
+    if refusal is not None:
+        yield from _refused(request, refusal, retry_after=script.retry_after_seconds)
         return
-    if engine.context_tokens and request.prompt_tokens > engine.context_tokens:
-        message = f"the prompt has {request.prompt_tokens} tokens, the context {engine.context_tokens}"
-        yield from _refusal(400, message, "BadRequestError")
+    name = script.model or engine.model
+    at_once = single(request, model=name, context_tokens=engine.context_tokens)
+    if at_once is not None:
+        yield from _whole(at_once)
         return
-    if request.dialect == "embeddings":
-        yield from _whole(_embeddings(request, _name(told, engine)))
-        return
-    parts, reason = _parts(request, told, engine)
-    if request.stream:
-        yield from _stream(request, told, name=_name(told, engine), parts=parts, reason=reason)
-    else:
-        yield from _aggregate(request, told, name=_name(told, engine), parts=parts, reason=reason)
+    subject = Subject(request=request, script=script, model=name)
+    composition = compose(request, script, engine.parsers)
+    if script.half_call == "cut":
+        subject = _cut_behind(subject, composition)
+    writer = _writer(subject)
+    yield from (_stream if request.stream else _aggregate)(subject, writer, composition)
 
 
-def _name(script: Script, engine: Engine) -> str:
-    return script.model or engine.model
+def _writer(subject: Subject) -> Writer:
+    match subject.request.dialect:
+        case "messages":
+            return Messages(subject)
+        case "responses":
+            return Responses(subject)
+        case _:
+            return Chat(subject)
 
 
-def _refusal(status: int, message: str, kind: str, *, retry_after: int = 0) -> Iterator[Event]:
-    data = _encode({"error": {"message": message, "type": kind, "param": None, "code": status}})
-    yield Head(status, len(data), retry_after)
+def _cut_behind(subject: Subject, composition: Composition) -> Subject:
+    """Let the cut come behind the half call, wherever that is."""
+    script = msgspec.structs.replace(subject.script, cut_after_tokens=len(composition.said))
+    return Subject(request=subject.request, script=script, model=subject.model)
+
+
+def _refusal(request: Request, script: Script, engine: Engine) -> Refusal | None:
+    """Say why this request gets no answer, in the words of an engine."""
+    if script.status:
+        return Refusal(status=script.status, message="scripted refusal")
+    prompt, context = request.prompt_tokens, engine.context_tokens
+    if script.overflow == "llama.cpp":
+        message = f"request ({prompt} tokens) exceeds the available context size ({context} tokens), try increasing it"
+        extra = (("n_prompt_tokens", prompt), ("n_ctx", context))
+        return Refusal(status=400, message=message, kind="exceed_context_size_error", extra=extra)
+    if script.overflow or (context and prompt > context):
+        message = (
+            f"This model's maximum context length is {context} tokens. However, your prompt contains {prompt} input "
+            "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input "
+            f"prompt. (parameter=input_tokens, value={prompt})"
+        )
+        return Refusal(status=400, message=message, kind="BadRequestError", param="input_tokens")
+    return None
+
+
+def _refused(request: Request, refusal: Refusal, *, retry_after: int) -> Iterator[Event]:
+    shape = anthropic_error if request.dialect in ("messages", "count_tokens") else openai_error
+    data = encode(shape(refusal))
+    yield Head(refusal.status, len(data), retry_after)
     yield Send(data)
     yield End("error")
 
 
 def _whole(body: JsonObject) -> Iterator[Event]:
-    data = _encode(body)
+    data = encode(body)
     yield Head(200, len(data))
     yield Send(data)
     yield End("stop")
 
 
-def _parts(request: Request, script: Script, engine: Engine) -> tuple[list[_Part], str]:
-    """Write the pieces of the answer and the reason why it ends."""
-    parts = _thoughts(request, script, parsed=engine.reasoning_parser or not script.raw_reasoning_markup)
-    if request.tools and script.calls:
-        parts += _calls(request, script, parsed=engine.tool_parser or not script.raw_tool_markup)
-        parsed = any("tool_calls" in part.delta for part in parts)
-        return _limited(parts, request, "tool_calls" if parsed else "stop")
-    wanted = script.tokens or len(tokens_of(script.text))
-    words = tokens_of(f"{script.text} " if script.tokens else script.text) or [" "]  # repeated words stay apart
-    parts += [_Part({"content": words[index % len(words)]}) for index in range(wanted)]
-    return _limited(parts, request, "stop")
+def _counts(subject: Subject, composition: Composition, output: int) -> Counts:
+    prompt = subject.request.prompt_tokens
+    thoughts = sum(isinstance(piece, Thought) for piece in composition.said[:output])
+    return Counts(prompt=prompt, cached=min(subject.script.cached_tokens, prompt), output=output, reasoning=thoughts)
 
 
-def _limited(parts: list[_Part], request: Request, reason: str) -> tuple[list[_Part], str]:
-    limit = request.max_tokens
-    if limit is None or sum(part.tokens for part in parts) <= limit:
-        return parts, reason
-    kept: list[_Part] = []
-    for part in parts:
-        if sum(p.tokens for p in kept) + part.tokens > limit:
-            break
-        kept.append(part)
-    return kept, "length"
-
-
-def _thoughts(request: Request, script: Script, *, parsed: bool) -> list[_Part]:
-    if not script.reasoning or request.dialect != "chat":
-        return []
-    if parsed:
-        return [_Part({"reasoning_content": word}) for word in tokens_of(script.reasoning)]
-    return [_Part({"content": word}) for word in tokens_of(f"<think> {script.reasoning} </think> ")]
-
-
-def _calls(request: Request, script: Script, *, parsed: bool) -> list[_Part]:
-    parts: list[_Part] = []
-    for index in range(script.calls):
-        tool = request.tools[index % len(request.tools)]
-        arguments = sample_arguments(tool)
-        if not parsed:
-            call = json.dumps({"name": tool["name"], "arguments": json.loads(arguments)})
-            parts += [_Part({"content": word}) for word in ("<tool_call>\n", f"{call}\n", "</tool_call>\n")]
-            continue
-        start: JsonObject = {
-            "index": index,
-            "id": f"call_{request.number}_{index}",
-            "type": "function",
-            "function": {"name": tool["name"], "arguments": ""},
-        }
-        parts.append(_Part({"tool_calls": [start]}))
-        half = len(arguments) // 2
-        for piece in (arguments[:half], arguments[half:]):
-            parts.append(_Part({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
-    return parts
-
-
-def _usage(request: Request, output: int) -> JsonObject:
-    return {
-        "prompt_tokens": request.prompt_tokens,
-        "completion_tokens": output,
-        "total_tokens": request.prompt_tokens + output,
-        "prompt_tokens_details": {"cached_tokens": 0},
-    }
-
-
-def _stream(request: Request, script: Script, *, name: str, parts: list[_Part], reason: str) -> Iterator[Event]:
+def _stream(subject: Subject, writer: Writer, composition: Composition) -> Iterator[Event]:
+    script = subject.script
     yield Head(200)
-    if request.dialect == "chat":
-        yield Send(_frame(request, name, {"role": "assistant", "content": ""}))
-    yield Wait(script.first_token_seconds)
-    sent = 0
-    for part in parts:
-        fault = _fault(script, sent)
+    begin = writer.start(_counts(subject, composition, 0))
+    if begin:
+        yield Send(begin)
+    yield from _silence(script)
+    for sent, piece in enumerate(composition.said):
+        fault = _fault(script, sent, writer)
         if fault is not None:
             yield from fault
             return
-        yield Send(_frame(request, name, part.delta), part.tokens)
-        sent += part.tokens
-        yield Wait(part.tokens / script.tokens_per_second if script.tokens_per_second else 0.0)
-    fault = _fault(script, sent)
+        yield Send(writer.said(piece), 1)
+        yield Wait(1 / script.tokens_per_second if script.tokens_per_second else 0.0)
+    total = len(composition.said)
+    fault = _fault(script, total, writer)
     if fault is not None:
         yield from fault
         return
-    if "finish" not in script.missing:
-        yield Send(_frame(request, name, {}, reason))
-    if request.usage and "usage" not in script.missing:
-        yield Send(_data({**_envelope(request, name), "choices": [], "usage": _usage(request, sent)}))
-    if "done" not in script.missing:
-        yield Send(b"data: [DONE]\n\n")
-    yield End(reason)
+    for frame in writer.close(composition.close, _counts(subject, composition, total)):
+        yield Send(frame)
+    yield End(composition.close.reason)
 
 
-def _fault(script: Script, sent: int) -> list[Event] | None:
+def _silence(script: Script) -> Iterator[Event]:
+    """Wait for the first token, with comments in between where the script asks for them."""
+    left, pause = script.first_token_seconds, script.comment_seconds
+    while pause and left > pause:
+        yield Wait(pause)
+        yield Send(b":\n\n")
+        left -= pause
+    yield Wait(left)
+
+
+def _fault(script: Script, sent: int, writer: Writer) -> list[Event] | None:
     """Tell what goes wrong once this many tokens have been sent."""
     if script.crash_after_tokens is not None and sent >= script.crash_after_tokens:
         return [Crash()]
@@ -224,96 +161,28 @@ def _fault(script: Script, sent: int) -> list[Event] | None:
     if script.stall_after_tokens is not None and sent >= script.stall_after_tokens:
         return [Wait(None)]
     if script.error_after_tokens is not None and sent >= script.error_after_tokens:
-        error = {"error": {"message": "scripted error", "type": "InternalServerError", "code": 500}}
-        return [Send(_data(error)), Send(b"data: [DONE]\n\n"), End("error")]
+        return [Send(writer.error("scripted error")), End("error")]
     return None
 
 
-def _aggregate(request: Request, script: Script, *, name: str, parts: list[_Part], reason: str) -> Iterator[Event]:
-    total = sum(part.tokens for part in parts)
+def _aggregate(subject: Subject, writer: Writer, composition: Composition) -> Iterator[Event]:
+    script, total = subject.script, len(composition.said)
     pace = total / script.tokens_per_second if script.tokens_per_second else 0.0
     yield Wait(script.first_token_seconds + pace)
-    body: JsonObject = {**_envelope(request, name), "object": _object(request, stream=False)}
-    finish = None if "finish" in script.missing else reason
-    body["choices"] = [{"index": 0, **_message(request, parts), "finish_reason": finish}]
-    if "usage" not in script.missing:
-        body["usage"] = _usage(request, total)
-    data = _encode(body)
-    fault = _fault(script, total)
+    fault = _fault(script, total, writer)
     if fault is None:
+        data = encode(writer.whole(composition.said, composition.close, _counts(subject, composition, total)))
         yield Head(200, len(data))
         yield Send(data, total)
-        yield End(reason)
-        return
-    if isinstance(fault[0], Cut | End):
+        yield End(composition.close.reason)
+    elif isinstance(fault[0], Cut | End):
+        data = encode(writer.whole(composition.said, composition.close, _counts(subject, composition, total)))
         yield Head(200, len(data))
         yield Send(data[: len(data) // 2])
         yield Cut(reset=isinstance(fault[0], Cut))
-        return
-    yield from fault if not isinstance(fault[0], Send) else _refusal(500, "scripted error", "InternalServerError")
-
-
-def _message(request: Request, parts: list[_Part]) -> JsonObject:
-    text = "".join(str(part.delta.get("content", "")) for part in parts)
-    if request.dialect == "completions":
-        return {"text": text}
-    message: JsonObject = {"role": "assistant", "content": text or None}
-    thoughts = "".join(str(part.delta.get("reasoning_content", "")) for part in parts)
-    if thoughts:
-        message["reasoning_content"] = thoughts
-    calls = _joined_calls(parts)
-    if calls:
-        message["tool_calls"] = calls
-    return {"message": message}
-
-
-def _joined_calls(parts: list[_Part]) -> list[Json]:
-    """Put the pieces of each call together, as a client does."""
-    calls: dict[int, JsonObject] = {}
-    for part in parts:
-        listed = part.delta.get("tool_calls")
-        for piece in listed if isinstance(listed, list) else []:
-            if not isinstance(piece, dict):
-                continue
-            index, function = piece["index"], piece["function"]
-            if not isinstance(index, int) or not isinstance(function, dict):
-                continue
-            call = calls.setdefault(
-                index, {"id": piece.get("id"), "type": "function", "function": {**function, "arguments": ""}}
-            )
-            whole = call["function"]
-            if isinstance(whole, dict):
-                whole["arguments"] = f"{whole['arguments']}{function['arguments']}"
-    return list(calls.values())
-
-
-def _object(request: Request, *, stream: bool) -> str:
-    if request.dialect == "completions":
-        return "text_completion"
-    return "chat.completion.chunk" if stream else "chat.completion"
-
-
-def _envelope(request: Request, name: str) -> JsonObject:
-    kind = _object(request, stream=True)
-    return {"id": f"chatcmpl-{request.number}", "object": kind, "created": _CREATED, "model": name}
-
-
-def _frame(request: Request, name: str, delta: JsonObject, finish: str | None = None) -> bytes:
-    choice: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish}
-    if request.dialect == "completions":
-        choice = {"index": 0, "text": delta.get("content", ""), "finish_reason": finish}
-    return _data({**_envelope(request, name), "choices": [choice]})
-
-
-def _data(value: object) -> bytes:
-    return b"data: " + _encode(value) + b"\n\n"
-
-
-def _embeddings(request: Request, name: str) -> JsonObject:
-    """Vectors that depend on nothing but their place: enough to see that they arrive."""
-    vectors: list[Json] = [
-        {"object": "embedding", "index": index, "embedding": [1.0 / (index + place + 1) for place in range(8)]}
-        for index in range(request.inputs)
-    ]
-    usage: JsonObject = {"prompt_tokens": request.prompt_tokens, "total_tokens": request.prompt_tokens}
-    return {"object": "list", "data": vectors, "model": name, "usage": usage}
+    elif isinstance(fault[0], Send):
+        yield from _refused(
+            subject.request, Refusal(status=500, message="scripted error", kind="InternalServerError"), retry_after=0
+        )
+    else:
+        yield from fault

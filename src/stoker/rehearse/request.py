@@ -1,6 +1,5 @@
-"""A request as the scripted engine understands it: the dialect, the prompt's length, tools and limits."""
+"""A request as the scripted engine understands it, whatever its dialect: the prompt's length, tools and limits."""
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -8,16 +7,24 @@ from typing import Final, Literal
 import msgspec
 
 from stoker.base.json import Json, JsonObject
+from stoker.rehearse.turns import answered, choice, content, schema, tools, turns
 
-Dialect = Literal["chat", "completions", "embeddings"]
+Dialect = Literal["chat", "completions", "messages", "responses", "embeddings", "rerank", "count_tokens", "tokenize"]
 
 PATHS: Final[dict[str, Dialect]] = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "completions",
+    "/v1/messages": "messages",
+    "/v1/messages/count_tokens": "count_tokens",
+    "/v1/responses": "responses",
     "/v1/embeddings": "embeddings",
+    "/v1/rerank": "rerank",
+    "/rerank": "rerank",
+    "/tokenize": "tokenize",
 }
+_STREAMS: Final = ("chat", "completions", "messages", "responses")
+_LIMITS: Final = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _WORD: Final = re.compile(r"\S+\s*")
-_SAMPLES: Final[dict[str, Json]] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +36,21 @@ class Request:
     stream: bool
     prompt_tokens: int
     max_tokens: int | None = None
-    usage: bool = True  # report usage; in a stream only where it was asked for
-    tools: tuple[JsonObject, ...] = ()
-    inputs: int = 1
+    usage: bool = True  # report usage; in a stream of chat or completions only where it was asked for
+    tools: tuple[JsonObject, ...] = ()  # those that may be called now
+    must_call: str = ""  # the tool that the client insists on
+    answered: bool = False  # a tool has given its result since the model last spoke
+    schema: JsonObject | None = None  # the structure that the answer must have
+    stops: tuple[str, ...] = ()
+    logprobs: bool = False
+    texts: tuple[str, ...] = ()  # what to embed, rank or count, one by one
+    query: str = ""
+    content: bool = False  # a tokenize request as llama.cpp takes it
+
+    @property
+    def inputs(self) -> int:
+        """How many vectors are asked for."""
+        return len(self.texts) or 1
 
 
 def tokens_of(text: str) -> list[str]:
@@ -43,66 +62,56 @@ def read(body: bytes, *, dialect: Dialect, number: int) -> Request | None:
     """Take a body apart; None when it is no JSON object."""
     try:
         raw = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(raw, dict):
         return None
-    stream = raw.get("stream") is True and dialect != "embeddings"
-    options = raw.get("stream_options")
-    limit = raw.get("max_completion_tokens") or raw.get("max_tokens")
-    given = raw.get("input")
+    conversation = turns(raw)
+    given = answered(conversation)
+    stream = raw.get("stream") is True and dialect in _STREAMS
+    limit = next((raw[name] for name in _LIMITS if isinstance(raw.get(name), int)), None)
+    callable_now, must = _callable(raw, given=given)
     return Request(
         number=number,
         dialect=dialect,
         stream=stream,
-        prompt_tokens=len(tokens_of(_prompt(raw))),
-        max_tokens=limit if isinstance(limit, int) else None,
-        usage=not stream or (isinstance(options, dict) and options.get("include_usage") is True),
-        tools=_tools(raw),
-        inputs=len(given) if isinstance(given, list) else 1,
+        prompt_tokens=sum(len(tokens_of(turn.text)) for turn in conversation),
+        max_tokens=limit if limit and limit > 0 else None,
+        usage=_reports(raw, dialect, stream=stream),
+        tools=callable_now,
+        must_call=must,
+        answered=given,
+        schema=schema(raw),
+        stops=_stops(raw),
+        logprobs=raw.get("logprobs") is True,
+        texts=_texts(raw),
+        query=content(raw.get("query")),
+        content="content" in raw,
     )
 
 
-def sample_arguments(tool: JsonObject) -> str:
-    """Write arguments that fit a tool's schema: every required property with a value of its type."""
-    schema = tool.get("parameters")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    required = schema.get("required") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict) or not isinstance(required, list):
-        return "{}"
-    types = {str(name): properties.get(str(name)) for name in required}
-    return json.dumps({name: _sample(kind, name) for name, kind in types.items()})
+def _callable(raw: JsonObject, *, given: bool) -> tuple[tuple[JsonObject, ...], str]:
+    """Give the tools that may be called now, none when one has just answered, and the one that must be."""
+    chosen, known = choice(raw), tuple(tools(raw))
+    named = tuple(tool for tool in known if tool["name"] == chosen)
+    return ((), "") if given or chosen == "none" else (named or known, chosen if named else "")
 
 
-def _sample(schema: Json, name: str) -> Json:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    return _SAMPLES.get(kind, name) if isinstance(kind, str) else name
+def _reports(raw: JsonObject, dialect: Dialect, *, stream: bool) -> bool:
+    options = raw.get("stream_options")
+    asked = isinstance(options, dict) and options.get("include_usage") is True
+    return asked or not stream or dialect in ("messages", "responses")
 
 
-def _prompt(raw: JsonObject) -> str:
-    messages = raw.get("messages")
-    if isinstance(messages, list):
-        return " ".join(_content(m.get("content")) for m in messages if isinstance(m, dict))
-    for key in ("prompt", "input"):
-        value = raw.get(key)
+def _stops(raw: JsonObject) -> tuple[str, ...]:
+    given = raw.get("stop_sequences") or raw.get("stop")
+    listed = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    return tuple(stop for stop in listed if isinstance(stop, str) and stop)
+
+
+def _texts(raw: JsonObject) -> tuple[str, ...]:
+    for name in ("documents", "input", "content", "prompt"):
+        value: Json = raw.get(name)
         if value is not None:
-            return _content(value)
-    return ""
-
-
-def _content(value: Json) -> str:
-    if isinstance(value, str):
-        return value
-    parts = value if isinstance(value, list) else []
-    return " ".join(_content(p.get("text")) if isinstance(p, dict) else _content(p) for p in parts)
-
-
-def _tools(raw: JsonObject) -> tuple[JsonObject, ...]:
-    """The tools that may be called now: none when the last turn is a tool's own answer."""
-    tools, messages = raw.get("tools"), raw.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    answered = isinstance(last, dict) and last.get("role") == "tool"
-    if not isinstance(tools, list) or answered or raw.get("tool_choice") == "none":
-        return ()
-    functions = (tool.get("function") for tool in tools if isinstance(tool, dict))
-    return tuple(function for function in functions if isinstance(function, dict) and function.get("name"))
+            return tuple(content(part) for part in value) if isinstance(value, list) else (content(value),)
+    return ()

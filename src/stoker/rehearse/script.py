@@ -1,10 +1,11 @@
 """What the scripted engine answers, how fast, and which faults it has. A file of JSON, read again when it changes."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from stoker.base.errors import Fault, Invalid
+from stoker.base.json import JsonObject
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -12,26 +13,59 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     text: str = "The stoker feeds the fire, and the fire drives the engine."
     reasoning: str = ""  # thoughts before the answer
+    preface: str = ""  # text before a tool call
     tokens: int = 0  # how long the answer is; 0: as long as the text
     calls: int = 1  # how many tool calls it makes when it is given tools; 0: it answers with text
+    tool_names: tuple[str, ...] = ()  # tools to call, the first of them that the client offers; (): its first one
+    tool_arguments: JsonObject = {}  # arguments to give where the tool's schema has them
+    cached_tokens: int = 0  # how much of the prompt the usage reports as found in the cache
     tokens_per_second: float = 0.0  # 0: as fast as the machine can
-    first_token_seconds: float = 0.0
+    first_token_seconds: float = 0.0  # silence after the head of the answer
+    head_seconds: float = 0.0  # silence before it, as of an engine that says its status with the first token
+    comment_seconds: float = 0.0  # a comment this often in the silence before the first token, as llama.cpp does
     every: int = 1  # the faults below happen to every n-th request
+    times: int = 0  # and only to so many requests, the first ones; 0: to all
 
     raw_tool_markup: bool = False  # as with no tool parser
     raw_reasoning_markup: bool = False  # as with no reasoning parser
     cut_after_tokens: int | None = None
     cut: Literal["clean", "reset"] = "clean"
+    half_call: Literal["", "cut", "finished"] = ""  # a call stops in its arguments; "finished": as if it were whole
+    tool_deltas: tuple[
+        Literal["no_index", "name_repeated", "name_null", "empty_arguments", "finish_stop"], ...
+    ] = ()  # ways in which engines write the pieces of a call wrongly
+    empty: bool = False  # a whole answer without any content
     stall_after_tokens: int | None = None
     error_after_tokens: int | None = None  # an error frame inside the stream
+    error_code: str = ""  # its code; empty: the dialect's word for a fault of the server
     crash_after_tokens: int | None = None
     status: int = 0  # refuse with this status
+    overflow: Literal["", "vllm", "llama.cpp"] = ""  # refuse: the prompt is too long, in that engine's words
     retry_after_seconds: int = 0
     missing: tuple[Literal["finish", "usage", "done"], ...] = ()
     model: str = ""  # it lists and names another model than it was asked to serve
     hang: bool = False  # takes requests and never answers, while its health is good
     health_status: int = 200
     ignore_sigterm: bool = False
+
+
+_NO_FAULTS: Final = (
+    "text",
+    "reasoning",
+    "preface",
+    "tokens",
+    "calls",
+    "tool_names",
+    "tool_arguments",
+    "cached_tokens",
+    "tokens_per_second",
+    "first_token_seconds",
+    "head_seconds",
+    "comment_seconds",
+    "every",
+    "times",
+    "ignore_sigterm",
+)
 
 
 def parse(data: bytes) -> Script:
@@ -43,16 +77,12 @@ def parse(data: bytes) -> Script:
 
 
 def calm(script: Script) -> Script:
-    """The same script without its faults, for the requests between every n-th one."""
-    faultless = Script()
-    kept = (
-        "text",
-        "reasoning",
-        "tokens",
-        "calls",
-        "tokens_per_second",
-        "first_token_seconds",
-        "every",
-        "ignore_sigterm",
-    )
-    return msgspec.structs.replace(faultless, **{name: getattr(script, name) for name in kept})
+    """The same script without its faults."""
+    return msgspec.structs.replace(Script(), **{name: getattr(script, name) for name in _NO_FAULTS})
+
+
+def told(script: Script, number: int) -> Script:
+    """Give the script as it holds for the n-th request: with its faults, or without them."""
+    every = max(script.every, 1)
+    struck = number % every == 0 and (not script.times or number // every <= script.times)
+    return script if struck else calm(script)

@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 
-from stoker.rehearse.answer import Crash, Cut, End, Engine, Event, Head, Send, Wait, answer
-from stoker.rehearse.request import PATHS, read
+from stoker.rehearse.answer import Engine, answer
+from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
+from stoker.rehearse.request import PATHS, Request, read
 from stoker.rehearse.script import Script
 
 _HEAD_LIMIT: Final = 64 * 1024
@@ -63,11 +64,20 @@ class Incoming:
 class Server:
     """The scripted engine. ``script`` is asked anew for each request."""
 
-    def __init__(self, engine: Engine, *, secret: str, slots: int, script: Callable[[], Script]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        secret: str,
+        slots: int,
+        script: Callable[[], Script],
+        note: Callable[[Incoming, Request], None] | None = None,
+    ) -> None:
         self.engine = engine
         self.secret = secret
         self.slots = slots
         self.script = script
+        self.note = note
         self.counts = Counts()
         self._free = asyncio.Semaphore(slots)
 
@@ -106,11 +116,14 @@ class Server:
         request = read(incoming.body, dialect=dialect, number=self.counts.requests)
         if request is None:
             return _error(peer, 400, "the body is no JSON object")
+        if self.note is not None:
+            self.note(incoming, request)
         self.counts.prompt_tokens += request.prompt_tokens
         return await self._generate(answer(request, script, self.engine), peer)
 
     def _known(self, incoming: Incoming) -> bool:
-        given = incoming.headers.get("authorization", "").removeprefix("Bearer ")
+        headers = incoming.headers
+        given = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         return not self.secret or hmac.compare_digest(given.encode(), self.secret.encode())
 
     async def _generate(self, events: Iterable[Event], peer: Peer) -> bool:
@@ -152,8 +165,7 @@ class Server:
                     peer.writer.write(_head(event))
                 case Send(data=data, tokens=tokens):
                     self.counts.generated += tokens
-                    peer.writer.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
-                    await peer.writer.drain()
+                    await _write(peer, data, chunked=chunked)
                 case End(reason=reason):
                     self.counts.finished[reason] += 1
                     peer.writer.write(b"0\r\n\r\n" if chunked else b"")
@@ -192,6 +204,13 @@ class Server:
             by_reason = f'{{engine="0",finished_reason="{reason}",model_name="{self.engine.model}"}}'
             lines.append(f"vllm:request_success_total{by_reason} {float(count)}")
         return "\n".join(lines) + "\n"
+
+
+async def _write(peer: Peer, data: bytes, *, chunked: bool) -> None:
+    """Send bytes of a body. A piece that its dialect does not show is empty: as a chunk it would end the body."""
+    if data:
+        peer.writer.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
+        await peer.writer.drain()
 
 
 async def _until_gone(peer: Peer) -> None:

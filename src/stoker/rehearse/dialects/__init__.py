@@ -1,0 +1,1 @@
+"""How the pieces of an answer are written in each dialect, one file each."""
