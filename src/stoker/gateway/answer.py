@@ -4,37 +4,19 @@ Until the engine has said its status nothing goes out. Then, or when the client 
 committed: its status is 200, and whatever goes wrong later is a frame inside it.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from stoker.gateway.dialect import Dialect
 from stoker.gateway.ticket import Ticket
+from stoker.gateway.troubles import Trouble
 from stoker.wire.errors import kind_of
+from stoker.wire.follow import Voice
 
 _JSON: Final = b"content-type: application/json\r\n"
 _STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 )
 _NEVER_HEALS: Final = frozenset({400, 401, 403, 404, 405, 413, 415})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """What went wrong, as a client is told."""
-
-    status: int
-    code: str
-    message: str
-    kind: str = ""  # the error's type, where it is not the one of its status
-    retry_after: int = 0
-
-
-UNACCOUNTED: Final = Trouble(
-    status=503,
-    code="accounting_unavailable",
-    message="The request cannot be accounted for: the ledger's disk is full.",
-    retry_after=30,
-)
 
 
 def refuse(ticket: Ticket, dialect: Dialect, trouble: Trouble) -> None:
@@ -54,11 +36,12 @@ def refuse(ticket: Ticket, dialect: Dialect, trouble: Trouble) -> None:
 class Answer:
     """The client's side of one forwarded request."""
 
-    __slots__ = ("committed", "dialect", "streams", "ticket", "wrote_at")
+    __slots__ = ("committed", "dialect", "streams", "ticket", "voice", "wrote_at")
 
-    def __init__(self, ticket: Ticket, dialect: Dialect) -> None:
+    def __init__(self, ticket: Ticket, dialect: Dialect, voice: Voice) -> None:
         self.ticket = ticket
         self.dialect = dialect
+        self.voice = voice
         self.streams = ticket.stream
         self.committed = False
         self.wrote_at = 0.0
@@ -66,7 +49,7 @@ class Answer:
     def commit(self, now: float) -> None:
         """Promise a stream before the engine has said anything, and show that we are alive."""
         prefix = self._start()
-        self.ticket.exchange.send(self.dialect.keep_alive, prefix)
+        self.ticket.exchange.send(self.voice.keep_alive(), prefix)
         self.wrote_at = now
 
     def _start(self) -> bytes:
@@ -77,7 +60,7 @@ class Answer:
 
     def keep_alive(self, now: float) -> None:
         """Show that we are alive; only whole events were written, so a comment fits in here."""
-        self.ticket.exchange.send(self.dialect.keep_alive)
+        self.ticket.exchange.send(self.voice.keep_alive())
         self.wrote_at = now
 
     def send(self, data: bytes, now: float) -> None:
@@ -105,4 +88,4 @@ class Answer:
             refuse(self.ticket, self.dialect, trouble)
             return
         kind = trouble.kind or kind_of(trouble.status)
-        self.end(before + self.dialect.errors.frame(trouble.message, kind=kind, code=trouble.code))
+        self.end(before + self.voice.failure(trouble.message, kind=kind, code=trouble.code))

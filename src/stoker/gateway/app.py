@@ -13,7 +13,7 @@ from stoker.decide.admit import output_cap
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.probe import CALLER, HEADER, verify
 from stoker.facts.routes import Callers, Service
-from stoker.gateway.answer import UNACCOUNTED, Answer, Trouble, refuse
+from stoker.gateway.answer import Answer, refuse
 from stoker.gateway.body import Body
 from stoker.gateway.dialect import BY_PATH, CHAT, Dialect
 from stoker.gateway.fleet import ServiceState
@@ -21,9 +21,11 @@ from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
 from stoker.gateway.identity import Denial, Grant, Identities
 from stoker.gateway.ticket import Ticket, rejected
+from stoker.gateway.troubles import UNACCOUNTED, Trouble
 from stoker.http1.exchange import Exchange
 from stoker.wire import errors, prompt
-from stoker.wire.request import Asked, read
+from stoker.wire.pairs import read
+from stoker.wire.request import Asked
 
 _JSON: Final = b"content-type: application/json\r\n"
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
@@ -81,7 +83,7 @@ class App:
         dialect = ticket.surface
         denial = ticket.denial
         if denial is not None:
-            self._refuse(ticket, Trouble(status=401, code=denial.code, message=denial.message), "auth")
+            self._deny(ticket, denial)
         elif exchange.fault:
             self._fault(ticket, exchange.fault)
         elif dialect is None:
@@ -104,6 +106,19 @@ class App:
         return errors.body(status, texts.get(status, "The request could not be read."))
 
     # Who.
+
+    def admit(self, identities: Identities, *, cut: bool) -> None:
+        """Put other callers in force; what a revoked credential has open ends only where its owner wants that."""
+        self.identities = identities
+        for request in list(self._house.active):
+            if isinstance(request, Forward) and identities.cut(request.ticket.grant, by_default=cut):
+                request.revoke()
+
+    def _deny(self, ticket: Ticket, denial: Denial) -> None:
+        trouble = Trouble(
+            status=denial.status, code=denial.code, message=denial.message, retry_after=denial.retry_after
+        )
+        self._refuse(ticket, trouble, "auth")
 
     def _identify(self, ticket: Ticket, headers: dict[bytes, bytes]) -> None:
         found = self.identities.identify(headers, now=ticket.at)
@@ -196,7 +211,7 @@ class App:
             self._refuse(ticket, Trouble(status=415, code="content_encoding", message=message), "body")
             return
         try:
-            asked = read(body)
+            asked = read(dialect.name, body)
         except Invalid as error:
             self._refuse(ticket, Trouble(status=400, code="invalid_body", message=str(error)), "body")
             return
@@ -226,8 +241,8 @@ class App:
         stream_upstream = service.stream_upstream
         if ticket.probe is not None:
             stream_upstream = fleet.upstreams[ticket.probe[0]].spec.stream_upstream
-        answer = Answer(ticket, dialect)
-        sent = Body(dialect, asked, body, cap=cap, stream_upstream=stream_upstream)
+        sent = Body(dialect, asked, body, cap=cap, stream_upstream=stream_upstream, ticket=ticket)
+        answer = Answer(ticket, dialect, sent.voice)
         Forward(self._house, ticket, service, answer=answer, body=sent).begin()
 
     def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
@@ -237,9 +252,9 @@ class App:
         ticket.stream = bool(asked.stream) and dialect.streams
         ticket.prompt_bytes = len(text)
         ticket.blocks = prompt.blocks(text, salt=salt)
-        given = prompt.given_session(ticket.exchange.headers, asked.prompt_cache_key)
+        given = prompt.given_session(ticket.exchange.headers, asked.session_key)
         ticket.session = prompt.session(given, salt=salt)
-        ticket.turn = prompt.turn(text) if len(asked.messages) else 0
+        ticket.turn = prompt.turn(asked.turns)
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:
         """Find the service of a model; a probe names its endpoint, which may not be in any service yet."""

@@ -1,5 +1,6 @@
-"""How does a client speak to us? Each dialect brings its path, its errors, its keep-alive and its terminator."""
+"""How does a client speak to us? Each dialect brings its path, its errors, and the ways to reach an engine."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,9 +12,6 @@ class Errors(Protocol):
 
     def body(self, status: int, message: str, *, code: str | None = None, param: str | None = None) -> bytes:
         """Write an error body."""
-
-    def frame(self, message: str, *, kind: str, code: str | int) -> bytes:
-        """Write an error inside a stream."""
 
     def frame_of(self, data: bytes) -> bytes:
         """Put an error body into a frame of a stream."""
@@ -30,14 +28,25 @@ class Dialect:
     path: bytes  # as the client asks
     upstream: bytes  # behind the endpoint's prefix
     streams: bool = True
-    keep_alive: bytes = b": keep-alive\n\n"
     capped: bool = True  # whether calls generate tokens, and so have an output cap
+    through: tuple[str, ...] = ()  # the dialects that it can be translated to, the best first
     errors: Errors = errors
 
 
-CHAT: Final = Dialect(name="chat", path=b"/v1/chat/completions", upstream=b"/chat/completions")
+CHAT: Final = Dialect(
+    name="chat", path=b"/v1/chat/completions", upstream=b"/chat/completions", through=("messages", "responses")
+)
 COMPLETIONS: Final = Dialect(name="completions", path=b"/v1/completions", upstream=b"/completions")
 EMBEDDINGS: Final = Dialect(
     name="embeddings", path=b"/v1/embeddings", upstream=b"/embeddings", streams=False, capped=False
 )
-BY_PATH: Final = {dialect.path: dialect for dialect in (CHAT, COMPLETIONS, EMBEDDINGS)}
+ALL: Final = (CHAT, COMPLETIONS, EMBEDDINGS)
+BY_PATH: Final = {dialect.path: dialect for dialect in ALL}
+BY_NAME: Final = {dialect.name: dialect for dialect in ALL}
+
+
+def spoken(dialect: Dialect, native: Collection[str]) -> str:
+    """Choose how an engine that speaks ``native`` dialects is asked; empty: it cannot be."""
+    if dialect.name in native:
+        return dialect.name
+    return next((name for name in dialect.through if name in native), "")

@@ -11,7 +11,7 @@ from stoker.decide.admit import rank
 from stoker.decide.route import eject
 from stoker.drivers.slots import Slots
 from stoker.facts.routes import Endpoint, Routes, Service, State, Target
-from stoker.gateway.dialect import BY_PATH
+from stoker.gateway.dialect import ALL, spoken
 from stoker.http1.pool import Pool
 
 _log = logging.getLogger("gateway.fleet")
@@ -44,6 +44,7 @@ class Upstream:
         "serving",
         "shared",
         "slots",
+        "speaks",
         "spec",
     )
 
@@ -64,6 +65,9 @@ class Upstream:
         self.spec = spec
         self.seed = affinity.seed(spec.incarnation)
         self.serving = spec.state is State.SERVE
+        native = {*spec.dialects, "embeddings"} if spec.embeddings else set(spec.dialects)
+        ways = {dialect.name: spoken(dialect, native) for dialect in ALL}
+        self.speaks = {name: how for name, how in ways.items() if how}  # a client's dialect, and how to ask for it
         self.slots = spec.slots  # requests that it can work on at once; 0: no cap
 
     @property
@@ -195,7 +199,7 @@ class Fleet:
             service = services[spec.name] = self.services.get(spec.name) or ServiceState(spec)
             service.renew(spec)
             targets = sorted(spec.targets, key=lambda target: target.priority)
-            for dialect in BY_PATH.values():
+            for dialect in ALL:
                 service.targets[dialect.name] = tuple(self._speaking(target, dialect.name) for target in targets)
             by_dialect = service.targets.items()
             service.spoken = frozenset(name for name, some in by_dialect if any(target.endpoints for target in some))
@@ -212,7 +216,7 @@ class Fleet:
     def _speaking(self, target: Target, dialect: str) -> Target:
         names = [name for name in target.endpoints if name in self.upstreams]
         return Target(
-            endpoints=tuple(name for name in names if _speaks(self.upstreams[name].spec, dialect)),
+            endpoints=tuple(name for name in names if dialect in self.upstreams[name].speaks),
             weight=target.weight,
             priority=target.priority,
         )
@@ -225,10 +229,6 @@ class Fleet:
         for up in (*self.upstreams.values(), *self.retired):
             up.pool.sweep(now)
         self.retired = [up for up in self.retired if up.local]
-
-
-def _speaks(spec: Endpoint, dialect: str) -> bool:
-    return spec.embeddings or dialect in spec.dialects if dialect == "embeddings" else dialect in spec.dialects
 
 
 def _credential(spec: Endpoint, folder: Path, problems: list[str]) -> bytes:

@@ -8,27 +8,39 @@ import random
 from typing import Final
 
 from stoker.base import clock
+from stoker.base.errors import Invalid
 from stoker.decide.admit import Verdict, admit, retry_after
+from stoker.decide.deadline import late
 from stoker.decide.route import Why, route
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.record import Times
-from stoker.gateway.answer import UNACCOUNTED, Answer, Trouble
+from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
 from stoker.gateway.fleet import ServiceState, Upstream
 from stoker.gateway.house import House
 from stoker.gateway.identity import Grant
 from stoker.gateway.relay import Relay
-from stoker.gateway.ticket import Ticket, rejected
+from stoker.gateway.ticket import NO_GAPS, NO_TOKENS, Ticket, rejected
+from stoker.gateway.troubles import (
+    CUT,
+    NO_CONNECTION,
+    NO_SLOT,
+    NOBODY,
+    STOPPING,
+    TOO_LARGE,
+    UNACCOUNTED,
+    UNREACHABLE,
+    Trouble,
+    failed,
+    overdue,
+)
 from stoker.http1.pool import Call, End
+from stoker.wire.follower import Follower
 
 _MAX_ATTEMPTS: Final = 3
 # A tuple: `in` compares by identity first, while a set calls the enum's hash in Python.
 _ANSWERED: Final = (Outcome.COMPLETE, Outcome.LENGTH, Outcome.TOOL_CALLS, Outcome.REFUSAL)
 _draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret hangs on it
-_NO_SLOT: Final = Trouble(status=429, code="queue_full", message="All slots are taken and the queue is full.")
-_NOBODY: Final = Trouble(
-    status=503, code="no_endpoint", message="No endpoint of this model can serve right now.", retry_after=5
-)
 
 
 class Forward:
@@ -41,6 +53,7 @@ class Forward:
         "_call",
         "_capped",
         "_failed",
+        "_follow",
         "_house",
         "_relay",
         "_reserved",
@@ -58,7 +71,8 @@ class Forward:
         self._service = service
         self._answer = answer
         self._body = body
-        self._relay = Relay(answer, strip_usage=body.strip_usage, aggregate=body.aggregate)
+        self._relay = Relay(answer, aggregate=body.aggregate)
+        self._follow: Follower | None = None  # of the try that runs, or of the last one
         self._call: Call | None = None
         self._up: Upstream | None = None
         self._capped = False
@@ -105,10 +119,10 @@ class Forward:
         if why is None:
             self._dispatch()
         elif why is Why.NONE:
-            self._fail(_NOBODY, rejected("no_endpoint"))
+            self._fail(NOBODY, rejected("no_endpoint"))
         elif admit(free=False, waiting=service.waiting, room=service.room) is Verdict.REFUSE:
             after = retry_after(waiting=service.waiting, slots=service.slots, mean=service.mean)
-            trouble = Trouble(status=_NO_SLOT.status, code=_NO_SLOT.code, message=_NO_SLOT.message, retry_after=after)
+            trouble = Trouble(status=NO_SLOT.status, code=NO_SLOT.code, message=NO_SLOT.message, retry_after=after)
             self._fail(trouble, rejected("queue"))
         else:
             self.waiting = True
@@ -159,11 +173,14 @@ class Forward:
         ticket.attempts += 1
         ticket.dispatched = ticket.dispatched or now
         self._asked_at = now
-        wire = self._body.wire(up, ticket)
+        try:
+            wire = self._body.wire(up, ticket)
+        except Invalid as error:
+            self._fail(Trouble(status=400, code="untranslatable", message=str(error)), rejected("dialect"))
+            return
         self._note()
-        if ticket.attempts > 1:
-            self._relay.reset(now)
-        self._relay.progress = now
+        self._follow = self._body.follower(up)
+        self._relay.begin(now)
         self._call = up.pool.send(self, wire, connect=self._service.spec.timeouts.connect, fresh=fresh)
 
     # What the connection to the endpoint reports.
@@ -180,19 +197,21 @@ class Forward:
 
     def up_body(self, data: bytes) -> None:
         """Forward what one read brought."""
-        relay, up = self._relay, self._up
+        relay, up, follow = self._relay, self._up, self._follow
+        if follow is None:
+            return
         now = clock.mono()
-        out = relay.feed(data, now)
+        out = relay.feed(follow, data, now)
         if up is not None and relay.progress == now:
             up.well(now)
-        if relay.follow.done and relay.events:
+        if follow.done and relay.events:
             call, self._call = self._call, None
-            self._finish(out, End.COMPLETE)
+            self._finish(follow, out, End.COMPLETE)
             if call is not None:
                 call.release()
         elif relay.too_big:
             self._drop_call()
-            self._fail(_trouble(502, "upstream_too_large", "The engine's answer is too large."), _error(502))
+            self._fail(TOO_LARGE, failed(502))
         elif out and not self._settled:
             self._answer.send(out, now)
 
@@ -203,8 +222,8 @@ class Forward:
             return
         if stale:
             self._dispatch(fresh=True)
-        elif self._relay.status:
-            self._finish(b"", end)
+        elif self._relay.status and self._follow is not None:
+            self._finish(self._follow, b"", end)
         else:
             self._unanswered(end)
 
@@ -215,13 +234,12 @@ class Forward:
         if self._may_retry() and self._others():
             self._again()
         elif end is End.TIMEOUT:
-            trouble = _trouble(504, "upstream_timeout", "The engine could not be reached in time.", "timeout_error")
-            self._fail(trouble, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
+            self._fail(NO_CONNECTION, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
         elif end is End.CONNECT:
-            self._fail(_trouble(502, "upstream_unreachable", "The engine could not be reached."), _error(502))
+            self._fail(UNREACHABLE, failed(502))
         else:
             detail = "reset" if end is End.RESET else "clean"
-            self._fail(_cut(), Ending(outcome=Outcome.TRUNCATED, detail=detail))
+            self._fail(CUT, Ending(outcome=Outcome.TRUNCATED, detail=detail))
 
     def _may_retry(self) -> bool:
         """Whether another try is allowed: nothing of an engine was sent on, and time is left."""
@@ -247,11 +265,11 @@ class Forward:
 
     # The end.
 
-    def _finish(self, out: bytes, end: End) -> None:
+    def _finish(self, follow: Follower, out: bytes, end: End) -> None:
         """Write the end of an answer that has begun."""
         cut = "" if end is End.COMPLETE else "reset" if end is End.RESET else "clean"
         now = clock.mono()
-        last = self._relay.last(out, cut=cut, now=now)
+        last = self._relay.last(follow, out, cut=cut, now=now)
         if self._up is not None and last.ending.outcome is Outcome.TRUNCATED:
             self._up.fault(now)
         if not self._settle(last.ending, last.status) and last.ending.outcome in _ANSWERED:
@@ -270,9 +288,9 @@ class Forward:
         if self._settled:
             return True
         self._settled = True
-        ticket, follow, house = self.ticket, self._relay.follow, self._house
-        tokens = follow.tokens()
-        record = ticket.record(ending, status, tokens=tokens, gaps=follow.gaps(), times=self._times())
+        ticket, follow, house = self.ticket, self._follow, self._house
+        tokens, gaps = (follow.tokens(), follow.gaps()) if follow is not None else (NO_TOKENS, NO_GAPS)
+        record = ticket.record(ending, status, tokens=tokens, gaps=gaps, times=self._times())
         written = house.meter.write(record)
         house.live.end(self._row)
         house.active.discard(self)
@@ -288,9 +306,11 @@ class Forward:
         return written
 
     def _times(self) -> Times:
-        ticket, follow = self.ticket, self._relay.follow
+        ticket, follow = self.ticket, self._follow
         now = clock.mono()
         start = ticket.arrived
+        if follow is None:
+            return Times(queue=(ticket.dispatched or now) - start, total=now - start)
         return Times(
             queue=(ticket.dispatched or now) - start,
             first_byte=ticket.first_byte and ticket.first_byte - start,
@@ -332,20 +352,23 @@ class Forward:
     def expire(self) -> None:
         """End now: the worker stops and the drain limit is over."""
         self._drop_call()
-        trouble = _trouble(
-            503, "gateway_stopping", "The gateway is stopping and the answer took longer than its drain."
-        )
-        self._fail(trouble, Ending(outcome=Outcome.TRUNCATED, detail="reset"))
+        self._fail(STOPPING, Ending(outcome=Outcome.TRUNCATED, detail="reset"))
+
+    def revoke(self) -> None:
+        """End now: the credential was revoked, and whoever owns it wants its open streams cut."""
+        self._drop_call()
+        message = "The credential of this request was revoked."
+        trouble = Trouble(status=401, code="credential_revoked", message=message, kind="authentication_error")
+        self._fail(trouble, Ending(outcome=Outcome.CANCELLED, detail="revoked"))
 
     def tick(self, now: float) -> None:
         """Look at the clock: commit, keep alive, or give up."""
-        late = self._late(now)
-        if late:
+        over = self._late(now)
+        if over:
             self._drop_call()
             if self._up is not None:
                 self._up.fault(now)
-            trouble = _trouble(504, "upstream_timeout", f"The {late} limit is over.", "timeout_error")
-            self._fail(trouble, Ending(outcome=Outcome.TIMEOUT, detail=late))
+            self._fail(overdue(over), Ending(outcome=Outcome.TIMEOUT, detail=over))
             return
         answer, routes = self._answer, self._house.fleet.routes
         if not answer.streams:
@@ -358,25 +381,10 @@ class Forward:
 
     def _late(self, now: float) -> str:
         """Name the time limit that is over."""
-        limits, relay = self._service.spec.timeouts, self._relay
-        if self.waiting:
-            return "first_byte" if now - self.ticket.arrived > limits.first_byte else ""
-        if limits.request is not None and now - self.ticket.arrived > limits.request:
-            return "max_generation"
-        if limits.max_generation is not None and now - self._asked_at > limits.max_generation:
-            return "max_generation"
-        if relay.started:
-            return "idle" if now - relay.progress > limits.idle else ""
-        return "first_byte" if now - self._asked_at > limits.first_byte else ""
-
-
-def _trouble(status: int, code: str, message: str, kind: str = "") -> Trouble:
-    return Trouble(status=status, code=code, message=message, kind=kind)
-
-
-def _cut() -> Trouble:
-    return _trouble(502, "upstream_truncated", "The engine's answer broke off.", "upstream_error")
-
-
-def _error(status: int) -> Ending:
-    return Ending(outcome=Outcome.ERROR, detail=str(status))
+        relay = self._relay
+        return late(
+            self._service.spec.timeouts,
+            waited=now - self.ticket.arrived,
+            asked=None if self.waiting else now - self._asked_at,
+            silent=now - relay.progress if relay.started else None,
+        )

@@ -114,9 +114,9 @@ class Ticket:
             detail=ending.detail,
             flags=ending.flags,
             status=status,
-            tokens=tokens or _NO_TOKENS,
+            tokens=tokens or NO_TOKENS,
             times=times or Times(total=clock.mono() - self.arrived),
-            gaps=gaps or _NO_GAPS,
+            gaps=gaps or NO_GAPS,
             session=self.session,
             turn=self.turn,
             blocks=self.blocks,
@@ -125,8 +125,8 @@ class Ticket:
         )
 
 
-_NO_TOKENS = Tokens()
-_NO_GAPS = Gaps()
+NO_TOKENS = Tokens()
+NO_GAPS = Gaps()
 
 
 def rejected(why: str) -> Ending:

@@ -1,0 +1,55 @@
+"""What can go wrong between a client and an engine, in the words that the client gets?"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from stoker.facts.ending import Ending, Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What went wrong, as a client is told."""
+
+    status: int
+    code: str
+    message: str
+    kind: str = ""  # the error's type, where it is not the one of its status
+    retry_after: int = 0
+
+
+UNACCOUNTED: Final = Trouble(
+    status=503,
+    code="accounting_unavailable",
+    message="The request cannot be accounted for: the ledger's disk is full.",
+    retry_after=30,
+)
+NO_SLOT: Final = Trouble(status=429, code="queue_full", message="All slots are taken and the queue is full.")
+NOBODY: Final = Trouble(
+    status=503, code="no_endpoint", message="No endpoint of this model can serve right now.", retry_after=5
+)
+CUT: Final = Trouble(
+    status=502, code="upstream_truncated", message="The engine's answer broke off.", kind="upstream_error"
+)
+TOO_LARGE: Final = Trouble(status=502, code="upstream_too_large", message="The engine's answer is too large.")
+UNREACHABLE: Final = Trouble(status=502, code="upstream_unreachable", message="The engine could not be reached.")
+NO_CONNECTION: Final = Trouble(
+    status=504,
+    code="upstream_timeout",
+    message="The engine could not be reached in time.",
+    kind="timeout_error",
+)
+STOPPING: Final = Trouble(
+    status=503,
+    code="gateway_stopping",
+    message="The gateway is stopping and the answer took longer than its drain.",
+)
+
+
+def overdue(limit: str) -> Trouble:
+    """Name the time limit that is over."""
+    return Trouble(status=504, code="upstream_timeout", message=f"The {limit} limit is over.", kind="timeout_error")
+
+
+def failed(status: int) -> Ending:
+    """End with an error that is told by this status."""
+    return Ending(outcome=Outcome.ERROR, detail=str(status))
