@@ -7,6 +7,7 @@ whose stale connections would be mistaken for a dead engine.
 
 import http.client
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What to ask. ``unix`` is the path of a Unix socket that stands in for host and port."""
+    """What to ask. ``unix`` is the path of a Unix socket that stands in for host and port.
+
+    ``trusted_cert_file`` names certificates that are believed instead of the system's, whatever name they carry: for a
+    server of ours whose certificate lies beside us.
+    """
 
     url: str
     method: str = "GET"
@@ -51,6 +56,8 @@ class Call:
     body: bytes = b""
     timeout: float = 10.0
     unix: Path | None = None
+    limit_bytes: int = 0  # the longest answer; 0: any
+    trusted_cert_file: str = ""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -73,11 +80,13 @@ def fetch(call: Call) -> Reply:
     connection = _connection(call)
     try:
         response = _send(connection, call)
-        body = response.read()
+        body = response.read(call.limit_bytes + 1) if call.limit_bytes else response.read()
     except (OSError, http.client.HTTPException) as error:
         raise Driver(f"{call.method} {call.url}: {_reason(error)}") from error
     finally:
         connection.close()
+    if call.limit_bytes and len(body) > call.limit_bytes:
+        raise Driver(f"{call.method} {call.url}: the answer is longer than {call.limit_bytes} bytes")
     headers = {name.lower(): value for name, value in response.getheaders()}
     return Reply(status=response.status, headers=headers, body=body, seconds=clock.mono() - began)
 
@@ -112,8 +121,22 @@ def _connection(call: Call) -> http.client.HTTPConnection:
     if call.unix is not None:
         return _UnixConnection(call.unix, call.timeout)
     parts = urlsplit(call.url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    return kind(parts.hostname or "127.0.0.1", parts.port, timeout=call.timeout)
+    host = parts.hostname or "127.0.0.1"
+    if parts.scheme != "https":
+        return http.client.HTTPConnection(host, parts.port, timeout=call.timeout)
+    context = _believing(call.trusted_cert_file) if call.trusted_cert_file else None
+    return http.client.HTTPSConnection(host, parts.port, timeout=call.timeout, context=context)
+
+
+def _believing(cert_file: str) -> ssl.SSLContext:
+    """Make a context that believes the certificates of one file. Raises Driver when it cannot be read."""
+    try:
+        context = ssl.create_default_context(cafile=cert_file)
+    except OSError as error:
+        raise Driver(f"cannot read certificates from {cert_file}: {error}") from error
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a server's own certificate is an end of trust, too
+    return context
 
 
 def _send(connection: http.client.HTTPConnection, call: Call) -> http.client.HTTPResponse:

@@ -58,9 +58,9 @@ class Body:
             prepared = self._prepared = (pair.upstream, spec.upstream_model, change.body)
         body = prepared[2]
         headers = ticket.exchange.headers
-        passed = b""
+        passed = b"" if ticket.grant is None or spec.engine == "external" else ticket.grant.line
         if _PASSED[0] in headers:
-            passed = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
+            passed += b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
         return b"POST %b%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
             up.prefix,
             BY_NAME[pair.upstream].upstream,

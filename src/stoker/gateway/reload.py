@@ -5,10 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from stoker.base import clock
+from stoker.facts.door import Auth, Jwt
 from stoker.facts.routes import Callers, Routes, open_callers, open_routes
 from stoker.gateway.app import App
 from stoker.gateway.fleet import Fleet
 from stoker.gateway.identity import Identities
+from stoker.gateway.identity.keyring import Keyring
+from stoker.gateway.identity.tokens import Judge
 
 _log = logging.getLogger("gateway.reload")
 _MAX_PROBE_KEY: Final = 4096
@@ -68,22 +72,28 @@ class Policy:
         self._callers: Watched[Callers] = Watched(folder / "callers.json", _open_callers)
         self._key: Watched[bytes] = Watched(folder / "keys" / "probe.key", _open_key)
         self._probe_key = b""
+        self._known = Callers(generation=0)
+        self._auth = Auth()
+        self._ring: Keyring | None = None
+        self._ring_rules: Jwt | None = None
         self.callers_generation = 0
         app.probe_key = self.probe_key
 
     @property
     def problem(self) -> str:
         """Why the newest files are not, or not wholly, in force."""
-        problems = (self._routes.problem, self._callers.problem, self._key.problem, self._fleet.problem)
+        ring = self._ring.problem if self._ring is not None else ""
+        problems = (self._routes.problem, self._callers.problem, self._key.problem, self._fleet.problem, ring)
         return "; ".join(problem for problem in problems if problem)
 
     def poll(self) -> None:
         """Put in force what has changed."""
-        callers = self._callers.poll()
-        if callers is not None:
-            self._app.identities = Identities(callers)
-            self.callers_generation = callers.generation
-        routes = self._routes.poll()
+        callers, routes = self._callers.poll(), self._routes.poll()
+        auth = routes.door.auth if routes is not None else self._auth
+        if callers is not None or auth != self._auth:
+            self._admit(callers or self._known, auth)
+        if self._ring is not None:
+            self._ring.poll(clock.now())
         if routes is not None:
             if routes.probe_key_file:
                 path = self._folder / routes.probe_key_file
@@ -91,6 +101,17 @@ class Policy:
                     self._key = Watched(path, _open_key)
             self._fleet.load(routes)
         self._probe_key = self._key.poll() or self._probe_key
+
+    def _admit(self, callers: Callers, auth: Auth) -> None:
+        """Put other callers, or other ways to prove who one is, in force. Known signing keys stay known."""
+        rules = auth.jwt
+        if rules != self._ring_rules:
+            self._ring = Keyring(rules, self._folder) if rules is not None else None
+            self._ring_rules = rules
+        judge = Judge(rules, self._ring) if rules is not None and self._ring is not None else None
+        self._known, self._auth = callers, auth
+        self.callers_generation = callers.generation
+        self._app.admit(Identities(callers, auth, judge), cut=auth.cut_revoked)
 
     def probe_key(self) -> bytes:
         """Give the key in force; it may have been made a moment ago."""
