@@ -1,1 +1,1 @@
-"""Checks of a running service, from outside: what must be closed, and what clients need."""
+"""Checks of what is set up: the clients' settings, and what an endpoint really speaks."""

@@ -1,0 +1,1 @@
+"""What each known client needs to be told, one file each. Pure."""

@@ -1,0 +1,1 @@
+"""Commands about clients: connect one, and see what an endpoint speaks."""
