@@ -181,13 +181,18 @@ def _offers(world: World) -> list[Offer]:
                 name=resource.name,
                 labels=resource.labels,
                 selectors=tuple(
-                    Selector(labels=e.selector.match_labels, weight=e.weight, priority=e.priority)
+                    Selector(labels=e.selector.match_labels, name=e.name or "", weight=e.weight, priority=e.priority)
                     for e in spec.endpoints
                 ),
                 aliases=spec.aliases,
                 timeouts=_timeouts(spec.timeouts, base),
                 max_output_tokens=spec.limits.max_output_tokens or cap or 4096,
                 policy=spec.routing.policy,
+                session_header=spec.routing.session.header.lower() if spec.routing.session else "",
+                normalise=spec.routing.normalise.key,
+                strip=spec.routing.normalise.prompt,
+                mirror=spec.mirror.endpoint if spec.mirror else "",
+                mirror_percent=spec.mirror.percent if spec.mirror else 0.0,
                 interactive=case is None or case.mode != "Batch",
             )
         )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stoker.facts.routes import Endpoint, Service, State, Target, Timeouts
+from stoker.facts.routes import Endpoint, Mirror, Service, State, Target, Timeouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class Selector:
     """One line of a service's ``endpoints``: which labels, how much weight, at which priority."""
 
     labels: Mapping[str, str]
+    name: str = ""
     weight: int = 1
     priority: int = 0
 
@@ -33,8 +34,13 @@ class Offer:
     aliases: tuple[str, ...] = ()
     timeouts: Timeouts = field(default_factory=Timeouts)
     max_output_tokens: int = 4096
-    policy: str = "LeastLoad"
+    policy: str = "PrefixCache"
     interactive: bool = True
+    session_header: str = ""
+    normalise: bool = True
+    strip: tuple[str, ...] = ()
+    mirror: str = ""  # the name of one of the selectors
+    mirror_percent: float = 0.0
 
     @property
     def key(self) -> str:
@@ -71,6 +77,7 @@ def publish(
     taken = {o.key for o in shown} | {name for name, count in short.items() if count == 1}
     services = tuple(_service(o, endpoints, short=short, claims=claims, taken=taken) for o in shown)
     used = {name for s in services for target in s.targets for name in target.endpoints}
+    used |= {name for s in services if s.mirror is not None for name in s.mirror.endpoints}
     # A replica that is being proven belongs to no service yet by its labels alone: probes reach it by name.
     tables = sorted((e.endpoint for e in endpoints), key=lambda e: e.name)
     hidden = {o.key: "no gateway's serviceSelector names it" for o in ordered if o not in shown}
@@ -89,6 +96,7 @@ def _service(
     names = [offer.key, *([offer.name] if short[offer.name] == 1 else [])]
     names += [a for a in offer.aliases if claims[a] == 1 and a not in taken]
     targets = []
+    mirror = None
     for selector in offer.selectors:
         found = tuple(
             sorted(
@@ -97,7 +105,10 @@ def _service(
                 if e.namespace == offer.namespace and selects(selector.labels, e.labels)
             )
         )
-        targets.append(Target(endpoints=found, weight=selector.weight, priority=selector.priority))
+        if offer.mirror and selector.name == offer.mirror:  # it gets copies, and no request of its own
+            mirror = Mirror(endpoints=found, percent=offer.mirror_percent)
+        else:
+            targets.append(Target(endpoints=found, weight=selector.weight, priority=selector.priority))
     return Service(
         name=offer.key,
         models=tuple(dict.fromkeys(names)),
@@ -106,4 +117,8 @@ def _service(
         max_output_tokens=offer.max_output_tokens,
         policy=offer.policy,
         interactive=offer.interactive,
+        session_header=offer.session_header,
+        normalise=offer.normalise,
+        strip=offer.strip,
+        mirror=mirror,
     )

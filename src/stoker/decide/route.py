@@ -68,7 +68,7 @@ class Choice(msgspec.Struct, frozen=True):
 _NOBODY = Choice("", Why.NONE)
 
 
-def route(
+def route(  # noqa: PLR0913 -- each is a fact about one request
     targets: Sequence[Target],
     loads: Mapping[str, Load],
     *,
@@ -76,10 +76,12 @@ def route(
     draw: float,
     failed: Collection[str] = (),
     key: int = 0,
+    turn: int = -1,
 ) -> Choice:
     """Choose an endpoint; ``targets`` are sorted by priority, ``draw`` is a number from 0 to 1 (exclusive).
 
-    ``key`` is what the request shares with others whose prompt begins alike, 0: nothing.
+    ``key`` is what the request shares with others whose prompt begins alike, 0: nothing. ``turn`` counts requests where
+    the endpoints take them in turn, whatever they have to do; negative: they do not.
     """
     if len(targets) == 1 and len(targets[0].endpoints) == 1:  # the usual case on one machine
         name = targets[0].endpoints[0]
@@ -96,15 +98,19 @@ def route(
         (target, open_) for target, names in usable if (open_ := [name for name in names if _has_room(loads[name])])
     ]
     names = _weighted(free or usable, draw)
-    if len(names) == 1:
-        return Choice(names[0], Why.FREE if free else Why.FULL)
-    if key:
+    if key and len(names) > 1:
         every = next(there for _, there in usable if names[0] in there)
         return _at_home(every, names, loads, key, full=not free)
+    chosen = names[turn % len(names)] if turn >= 0 else _least(names, loads, draw)
+    return Choice(chosen, Why.FREE if free else Why.FULL)
+
+
+def _least(names: list[str], loads: Mapping[str, Load], draw: float) -> str:
+    if len(names) == 1:
+        return names[0]
     least = min(loads[name].running for name in names)
     ties = [name for name in names if loads[name].running == least]
-    spread = int(draw * 1_000_003)  # the weights have used the leading digits
-    return Choice(ties[spread % len(ties)], Why.FREE if free else Why.FULL)
+    return ties[int(draw * 1_000_003) % len(ties)]  # the weights have used the leading digits
 
 
 def _at_home(every: list[str], names: list[str], loads: Mapping[str, Load], key: int, *, full: bool) -> Choice:

@@ -109,6 +109,12 @@ class Slots:
             table.unlock(at, _COUNTS.size)
         return True
 
+    def add(self, name: str) -> None:
+        """Count one more where there is no limit. The column is ours alone, so no lock is needed."""
+        at = self._table.row(name) + self._column
+        (count,) = _ONE.unpack_from(self._table.map, at)
+        _ONE.pack_into(self._table.map, at, count + 1)
+
     def give(self, name: str) -> None:
         """Give a slot back. The column is ours alone, so no lock is needed."""
         at = self._table.row(name) + self._column

@@ -61,6 +61,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 0
 
 
+class Mirror(msgspec.Struct, frozen=True, kw_only=True):
+    """Endpoints that get a copy of a share of the requests; what they answer is dropped."""
+
+    endpoints: tuple[str, ...]
+    percent: float
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One ModelService as a gateway sees it."""
 
@@ -69,8 +76,12 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: tuple[Target, ...]
     timeouts: Timeouts = Timeouts()
     max_output_tokens: int = 4096  # the cap on every call that has none, and the most that one may ask
-    policy: str = "LeastLoad"
+    policy: str = "PrefixCache"  # RoundRobin | LeastLoad | PrefixCache
     interactive: bool = True
+    session_header: str = ""  # in lower case; empty: those that known clients send
+    normalise: bool = True  # take the volatile parts of a prompt out of the routing key
+    strip: tuple[str, ...] = ()  # the rules by which they are taken out of the prompt itself
+    mirror: Mirror | None = None
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

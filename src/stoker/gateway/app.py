@@ -10,6 +10,7 @@ import msgspec
 from stoker.base import clock
 from stoker.base.errors import Invalid, nearest
 from stoker.decide.admit import output_cap
+from stoker.facts.door import Door
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.probe import CALLER, HEADER, verify
 from stoker.facts.routes import Callers, Service
@@ -20,6 +21,7 @@ from stoker.gateway.fleet import ServiceState
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
 from stoker.gateway.identity import Denial, Grant, Identities
+from stoker.gateway.steer.key import given_session, routing_key
 from stoker.gateway.ticket import Ticket, rejected
 from stoker.gateway.troubles import UNACCOUNTED, Trouble
 from stoker.http1.exchange import Exchange
@@ -41,6 +43,7 @@ class App:
     def __init__(self, house: House) -> None:
         self._house = house
         self._started = int(clock.now())
+        house.door.ready = self._ready
         self.identities = Identities(Callers(generation=0))
         self.probe_key: Callable[[], bytes] = bytes
 
@@ -48,20 +51,26 @@ class App:
 
     def head(self, exchange: Exchange) -> bool:
         """Find out who asks; the body is wanted only from somebody, and only where one is read."""
-        path = exchange.target
-        dialect = BY_PATH.get(path)
+        path, house = exchange.target, self._house
+        dialect, door = BY_PATH.get(path), house.door
         if dialect is None:
             path = path.partition(b"?")[0]
             dialect = BY_PATH.get(path)
-            if self._is_open(exchange, path):
+            if door.opens(exchange, path):
                 return True
-        headers, house = exchange.headers, self._house
+        elif exchange.method != b"POST" and door.opens(exchange, path):
+            return True
+        headers = exchange.headers
         request_id = id_ = house.meter.name()
         given = headers.get(b"x-request-id")
         if given is not None and _REQUEST_ID.fullmatch(given):
             request_id = given.decode()
         ticket = Ticket(exchange, id_, request_id, path[:256].decode("utf-8", "replace"))
         exchange.note = ticket
+        if door.cross is not None:
+            ticket.cross = door.cross.fields(headers)
+        if door.journal is not None:
+            ticket.client = door.client(exchange)
         exchange.body_limit = house.fleet.routes.body_bytes
         ticket.surface = dialect
         ticket.dialect = dialect.name if dialect is not None else ""
@@ -78,7 +87,7 @@ class App:
         """Answer."""
         ticket = exchange.note
         if not isinstance(ticket, Ticket):
-            self._open(exchange)
+            self._house.door.answer(exchange)
             return
         dialect = ticket.surface
         denial = ticket.denial
@@ -130,7 +139,7 @@ class App:
             ticket.caller, ticket.key_id = found.caller, found.key_id
 
     def _refuse(self, ticket: Ticket, trouble: Trouble, why: str) -> None:
-        self._house.meter.write(ticket.record(rejected(why), trouble.status))
+        self._house.meter.write(ticket.record(rejected(why), trouble.status), ticket.client)
         refuse(ticket, CHAT, trouble)
 
     def _fault(self, ticket: Ticket, status: int) -> None:
@@ -144,21 +153,19 @@ class App:
 
     # What needs no key.
 
-    @staticmethod
-    def _is_open(exchange: Exchange, path: bytes) -> bool:
-        return path in (b"/healthz", b"/readyz", b"/") and exchange.method in _READ
+    def furnish(self, rules: Door) -> None:
+        """Put another door in force."""
+        self._house.door.load(rules)
+        self._house.meter.journal = self._house.door.journal
 
-    def _open(self, exchange: Exchange) -> None:
-        path = exchange.target.partition(b"?")[0]
-        if path == b"/":
-            exchange.respond(200, b"", b"")
-        elif path == b"/healthz":
-            exchange.respond(200, _JSON, b'{"status":"ok"}')
-        else:
-            fleet = self._house.fleet
-            ready = fleet.routes.generation > 0 and any(up.serving for up in fleet.upstreams.values())
-            state = b'{"status":"ready"}' if ready else b'{"status":"no endpoint serves"}'
-            exchange.respond(200 if ready else 503, _JSON, state)
+    @property
+    def door_problem(self) -> str:
+        """What keeps the door from being as the routes want it."""
+        return self._house.door.problem
+
+    def _ready(self) -> bool:
+        fleet = self._house.fleet
+        return fleet.routes.generation > 0 and any(up.serving for up in fleet.upstreams.values())
 
     # Models.
 
@@ -181,7 +188,7 @@ class App:
                 self._no_model(ticket, name, mine)
                 return
             body = self._model(name)
-        if self._house.meter.write(ticket.record(Ending(outcome=Outcome.COMPLETE), 200)):
+        if self._house.meter.write(ticket.record(Ending(outcome=Outcome.COMPLETE), 200), ticket.client):
             exchange.respond(200, _JSON + ticket.fields(), body)
         else:
             refuse(ticket, CHAT, UNACCOUNTED)
@@ -221,6 +228,9 @@ class App:
             self._no_model(ticket, asked.model, self._mine(ticket))
             return
         ticket.service = service.spec.name
+        given = given_session(service, ticket.exchange.headers, asked)
+        ticket.session = prompt.session(given, salt=self._house.salt)
+        ticket.key, ticket.normalised = routing_key(service, given, asked)
         if ticket.probe is None and service.speaks_only_others(dialect.name):
             message = f"The model '{asked.model}' has no engine that speaks {dialect.name}."
             self._refuse(ticket, Trouble(status=400, code="unsupported_endpoint", message=message), "dialect")
@@ -251,9 +261,7 @@ class App:
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
         ticket.prompt_bytes = len(text)
-        ticket.blocks = prompt.blocks(text, salt=salt)
-        given = prompt.given_session(ticket.exchange.headers, asked.session_key)
-        ticket.session = prompt.session(given, salt=salt)
+        ticket.blocks = prompt.blocks(prompt.plain(text), salt=salt)
         ticket.turn = prompt.turn(asked.turns)
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:

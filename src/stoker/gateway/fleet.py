@@ -32,6 +32,7 @@ class Upstream:
     """One endpoint as this worker sees it. It outlives a reload of the routes."""
 
     __slots__ = (
+        "counted",
         "ejected_until",
         "faults",
         "fields",
@@ -55,6 +56,7 @@ class Upstream:
         self.prefix = b""
         self.fields = b""  # everything between the path and what belongs to one request
         self.services: list[ServiceState] = []
+        self.counted = False  # whether the workers share their counts although there is no cap: they balance by them
         self.local = 0
         self.faults = 0
         self.ejected_until = 0.0
@@ -73,19 +75,22 @@ class Upstream:
     @property
     def running(self) -> int:
         """Requests that it works on now, over all workers where a cap makes that count."""
-        return self.shared.taken(self.spec.incarnation) if self.spec.slots else self.local
+        return self.shared.taken(self.spec.incarnation) if self.spec.slots or self.counted else self.local
 
     def take(self, *, capped: bool) -> bool:
         """Take a slot; False when another worker was faster. A probe is not ``capped``: it must get through."""
-        if capped and not self.shared.take(self.spec.incarnation, self.spec.slots):
-            return False
+        if capped:
+            if not self.shared.take(self.spec.incarnation, self.spec.slots):
+                return False
+        elif self.counted:
+            self.shared.add(self.spec.incarnation)
         self.local += 1
         return True
 
-    def give(self, *, capped: bool) -> None:
-        """Give a slot back and let the next one run; ``capped``: a shared slot was taken."""
+    def give(self, *, shared: bool) -> None:
+        """Give a slot back and let the next one run; ``shared``: the workers' table knows of it."""
         self.local -= 1
-        if capped:
+        if shared:
             self.shared.give(self.spec.incarnation)
         for service in self.services:
             if service.queue:
@@ -106,17 +111,33 @@ class Upstream:
 class ServiceState:
     """One service as this worker sees it, with those who wait for a slot."""
 
-    __slots__ = ("_arrivals", "mean", "queue", "room", "slots", "spec", "spoken", "stream_upstream", "targets")
+    __slots__ = (
+        "_arrivals",
+        "mean",
+        "queue",
+        "room",
+        "session_header",
+        "several",
+        "slots",
+        "spec",
+        "spoken",
+        "stream_upstream",
+        "targets",
+        "turn",
+    )
 
     def __init__(self, spec: Service) -> None:
         self.renew(spec)
         self.mean = 1.0  # seconds that one answer takes
         self.queue: list[tuple[int, int, float, Waiter]] = []
         self._arrivals = 0
+        self.turn = 0  # counts requests where they go to the endpoints in turn
 
     def renew(self, spec: Service) -> None:
         """Take a new specification; those who wait go on waiting."""
         self.spec = spec
+        self.session_header = spec.session_header.encode()
+        self.several = False  # whether there is a choice of endpoints
         self.targets: dict[str, tuple[Target, ...]] = {}  # by dialect, sorted by priority
         self.room = 0
         self.slots = 0
@@ -149,6 +170,11 @@ class ServiceState:
     def speaks_only_others(self, dialect: str) -> bool:
         """Whether endpoints exist, but none that speaks a dialect: waiting would not help."""
         return dialect not in self.spoken and bool(self.spoken)
+
+    def in_turn(self) -> int:
+        """Count on."""
+        self.turn += 1
+        return self.turn
 
     def took(self, seconds: float) -> None:
         """Learn how long answers take."""
@@ -203,9 +229,12 @@ class Fleet:
                 service.targets[dialect.name] = tuple(self._speaking(target, dialect.name) for target in targets)
             by_dialect = service.targets.items()
             service.spoken = frozenset(name for name, some in by_dialect if any(target.endpoints for target in some))
-            for name in {name for target in targets for name in target.endpoints}:
+            names = {name for target in targets for name in target.endpoints}
+            service.several = len(names) > 1
+            for name in names:
                 up = self.upstreams.get(name)
                 if up is not None and up.serving:
+                    up.counted = up.counted or service.several
                     up.services.append(service)
                     service.room += up.spec.queue
                     service.slots += up.spec.slots

@@ -51,7 +51,6 @@ class Forward:
         "_asked_at",
         "_body",
         "_call",
-        "_capped",
         "_failed",
         "_follow",
         "_house",
@@ -60,6 +59,7 @@ class Forward:
         "_row",
         "_service",
         "_settled",
+        "_shared",
         "_up",
         "ticket",
         "waiting",
@@ -75,7 +75,7 @@ class Forward:
         self._follow: Follower | None = None  # of the try that runs, or of the last one
         self._call: Call | None = None
         self._up: Upstream | None = None
-        self._capped = False
+        self._shared = False
         self._failed: tuple[str, ...] = ()
         self._reserved = -1
         self._row = -1
@@ -113,6 +113,7 @@ class Forward:
         if ticket.probe is not None:
             self._up = self._house.fleet.upstreams[ticket.probe[0]]
             self._up.take(capped=False)
+            self._shared = self._up.counted
             self._dispatch()
             return
         why = self._take()
@@ -134,7 +135,15 @@ class Forward:
         """Take a slot at the best endpoint; the reason why not, or None."""
         fleet, service = self._house.fleet, self._service
         targets = service.targets.get(self.ticket.dialect, ())
-        choice = route(targets, fleet.upstreams, now=clock.mono(), draw=_draw(), failed=self._failed)
+        choice = route(
+            targets,
+            fleet.upstreams,
+            now=clock.mono(),
+            draw=_draw(),
+            failed=self._failed,
+            key=self.ticket.key,
+            turn=service.in_turn() if service.spec.policy == "RoundRobin" else -1,
+        )
         why = choice.why
         if why is Why.NONE:
             return why
@@ -146,7 +155,7 @@ class Forward:
         capped = up.slots > 0
         if not free or not up.take(capped=capped):
             return Why.FULL
-        self._up, self._capped = up, capped
+        self._up, self._shared = up, capped or up.counted
         return None
 
     def wake(self) -> bool:
@@ -291,7 +300,7 @@ class Forward:
         ticket, follow, house = self.ticket, self._follow, self._house
         tokens, gaps = (follow.tokens(), follow.gaps()) if follow is not None else (NO_TOKENS, NO_GAPS)
         record = ticket.record(ending, status, tokens=tokens, gaps=gaps, times=self._times())
-        written = house.meter.write(record)
+        written = house.meter.write(record, ticket.client)
         house.live.end(self._row)
         house.active.discard(self)
         ticket.exchange.listener = None
@@ -323,8 +332,8 @@ class Forward:
     def _give(self) -> None:
         up, self._up = self._up, None
         if up is not None:
-            up.give(capped=self._capped)
-            self._capped = False
+            up.give(shared=self._shared)
+            self._shared = False
 
     def _drop_call(self) -> None:
         call, self._call = self._call, None

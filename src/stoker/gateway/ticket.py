@@ -18,6 +18,8 @@ class Ticket:
         "attempts",
         "blocks",
         "caller",
+        "client",
+        "cross",
         "denial",
         "dialect",
         "dispatched",
@@ -28,8 +30,10 @@ class Ticket:
         "id",
         "id_line",
         "incarnation",
+        "key",
         "key_id",
         "model",
+        "normalised",
         "path",
         "probe",
         "prompt_bytes",
@@ -55,17 +59,23 @@ class Ticket:
         self.denial: Denial | None = None
         self.probe: tuple[str, str] | None = None  # endpoint and incarnation that the controller asks for
         self.caller = self.key_id = self.service = self.model = self.endpoint = self.incarnation = self.dialect = ""
+        self.client = ""  # the address, where it is noted
+        self.cross = b""  # what a browser wants to see
         self.stream = False
         self.attempts = self.turn = self.prompt_bytes = 0
         self.dispatched = self.first_byte = 0.0
         self.session = ""
+        self.key = 0  # what the request shares with others, for routing
+        self.normalised: tuple[str, ...] = ()
         self.blocks: tuple[str, ...] = ()
         self.splices: tuple[str, ...] = ()
 
     def fields(self) -> bytes:
         """Write the header lines that every answer carries."""
         if self.probe is None:
-            return self.id_line
+            if self.normalised:
+                return b"%bx-stoker-normalised: %b\r\n" % (self.id_line, ",".join(self.normalised).encode())
+            return self.id_line + self.cross if self.cross else self.id_line
         # Workers share one socket: the controller asks until each has answered, so each must say which it is.
         return self.id_line + b"x-stoker-worker: %b\r\n" % self.id.rpartition("-")[0].encode()
 

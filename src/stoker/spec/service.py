@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict, model_validator
 
 from stoker.spec.gateway import Timeouts
-from stoker.spec.meta import Count, Name, Natural, Ref, Selector, Spec, Text
+from stoker.spec.meta import Bool, Count, Name, Natural, Ref, Selector, Spec, Text
 
 
 class ServiceEndpoint(Spec):
@@ -24,16 +24,28 @@ class ServiceEndpoint(Spec):
 
 
 class Session(Spec):
-    """How requests of one session are told."""
+    """How requests of one session are told: by a header, besides those that known clients send."""
 
-    header: Text
+    header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+
+
+class Normalise(Spec):
+    """What changes in a prompt from turn to turn without meaning anything: versions, dates, ids, the order of tools.
+
+    ``key``: it does not count when a replica is chosen. ``prompt``: which of it no engine sees at all, so that its
+    cache holds; answers may then not know the date.
+    """
+
+    key: Bool = True
+    prompt: tuple[Literal["marker", "date", "id", "tools", "keys"], ...] = ()
 
 
 class Routing(Spec):
-    """How an endpoint is chosen."""
+    """How an endpoint is chosen: where the prompt is cached, by load, or in turn."""
 
-    policy: Literal["RoundRobin", "LeastLoad", "PrefixCache"] = "LeastLoad"
+    policy: Literal["RoundRobin", "LeastLoad", "PrefixCache"] = "PrefixCache"
     session: Session | None = None
+    normalise: Normalise = Normalise()
 
 
 class ServiceLimits(Spec):
