@@ -5,6 +5,7 @@ from typing import Protocol
 
 from stoker.drivers.limits import CallerLimits
 from stoker.drivers.live import Slot
+from stoker.gateway.door.doorway import Doorway
 from stoker.gateway.fleet import Fleet
 from stoker.gateway.meter import Meter
 
@@ -28,4 +29,5 @@ class House:
     live: Slot
     limits: CallerLimits
     salt: bytes
+    door: Doorway
     active: set[Active] = field(default_factory=set)

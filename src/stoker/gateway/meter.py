@@ -5,8 +5,11 @@ import logging
 from bisect import bisect_left
 from typing import Final, Protocol
 
+import msgspec
+
 from stoker.base import clock
 from stoker.base.errors import Driver
+from stoker.facts.ending import Outcome
 from stoker.facts.probe import CALLER as PROBE_CALLER
 from stoker.facts.record import Record
 
@@ -22,6 +25,13 @@ class Spool(Protocol):
 
     def append(self, record: Record) -> None:
         """Hand a record to the kernel; raises Driver when there is no room."""
+
+
+class Journal(Protocol):
+    """Where finished requests are noted for people."""
+
+    def add(self, record: Record, client: str) -> None:
+        """Note one."""
 
 
 class Histogram:
@@ -59,6 +69,7 @@ class Meter:
         self._spool = spool
         self._boot = boot
         self._sequence = itertools.count(1)
+        self.journal: Journal | None = None
         self.written = 0
         self.unwritten = 0  # requests that were refused while the disk was full
         self.requests: dict[tuple[str, str, str, int], int] = {}
@@ -79,15 +90,20 @@ class Meter:
         """Make the id of a record: worker boot and sequence."""
         return f"{self._boot}-{next(self._sequence)}"
 
-    def write(self, record: Record) -> bool:
+    def write(self, record: Record, client: str = "") -> bool:
         """Write a record; False when the spool refuses it, and then the answer must not go out as a good one."""
         try:
             self._spool.append(record)
         except Driver as error:
             self.unwritten += 1
             _log.warning("record refused", extra={"fields": {"why": str(error)}})
+            if self.journal is not None:
+                told = {"outcome": Outcome.REJECTED, "detail": "accounting", "status": 503}
+                self.journal.add(msgspec.structs.replace(record, **told), client)
             return False
         self.written += 1
+        if self.journal is not None:
+            self.journal.add(record, client)
         if record.caller != PROBE_CALLER:  # the controller's probes are nobody's traffic
             self._count(record)
         return True

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from stoker.base import clock
-from stoker.facts.door import Auth, Jwt
+from stoker.facts.door import Auth, Door, Jwt
 from stoker.facts.routes import Callers, Routes, open_callers, open_routes
 from stoker.gateway.app import App
 from stoker.gateway.fleet import Fleet
@@ -74,6 +74,7 @@ class Policy:
         self._probe_key = b""
         self._known = Callers(generation=0)
         self._auth = Auth()
+        self._door: Door | None = None
         self._ring: Keyring | None = None
         self._ring_rules: Jwt | None = None
         self.callers_generation = 0
@@ -83,13 +84,17 @@ class Policy:
     def problem(self) -> str:
         """Why the newest files are not, or not wholly, in force."""
         ring = self._ring.problem if self._ring is not None else ""
-        problems = (self._routes.problem, self._callers.problem, self._key.problem, self._fleet.problem, ring)
+        files = (self._routes.problem, self._callers.problem, self._key.problem)
+        problems = (*files, self._fleet.problem, ring, self._app.door_problem)
         return "; ".join(problem for problem in problems if problem)
 
     def poll(self) -> None:
         """Put in force what has changed."""
         callers, routes = self._callers.poll(), self._routes.poll()
         auth = routes.door.auth if routes is not None else self._auth
+        if routes is not None and routes.door != self._door:
+            self._door = routes.door
+            self._app.furnish(routes.door)
         if callers is not None or auth != self._auth:
             self._admit(callers or self._known, auth)
         if self._ring is not None:

@@ -20,8 +20,10 @@ from stoker.drivers.live import Slot
 from stoker.drivers.slots import Slots
 from stoker.drivers.spool import Spool
 from stoker.facts.live import EndpointLoad, Live, ServiceLoad
+from stoker.gateway import admin as pages
 from stoker.gateway.admin import Admin
 from stoker.gateway.app import App
+from stoker.gateway.door.doorway import Doorway
 from stoker.gateway.fleet import Fleet, Upstream
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
@@ -33,6 +35,7 @@ _log = logging.getLogger("gateway")
 _TICK: Final = 0.1  # time limits, comments of life and slots that other workers freed
 _POLL: Final = 0.2  # changed files
 _BEAT: Final = 1.0  # live state and fdatasync
+_NOTE: Final = 0.5  # the access log
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +62,11 @@ class Worker:
         self._fleet = Fleet(self._slots, folder)
         self._meter = Meter(self._spool, self.boot)
         salt = files.secret(folder / "keys" / "salt").encode()[:64]
-        self.house = House(fleet=self._fleet, meter=self._meter, live=self._live, limits=self._limits, salt=salt)
+        self._door = Doorway(folder, options.worker)
+        self._door.metrics = lambda: pages.page(self._meter, self.live(), options.worker)
+        self.house = House(
+            fleet=self._fleet, meter=self._meter, live=self._live, limits=self._limits, salt=salt, door=self._door
+        )
         self.app = App(self.house)
         self._policy = Policy(folder, self.app, self._fleet)
         self._draining = False
@@ -74,6 +81,7 @@ class Worker:
     async def run(self, public: socket.socket, admin: socket.socket | None, *, stop: asyncio.Event) -> None:
         """Serve until told to stop, then drain."""
         loop = asyncio.get_running_loop()
+        self._door.port = public.getsockname()[1]
         self._policy.poll()  # before a connection is accepted: nobody is ever let in by an empty policy
         server = Server(self.app)
         side = Server(Admin(self._meter, self.live, self._options.worker))
@@ -81,7 +89,7 @@ class Worker:
         if admin is not None:
             listeners.append(await loop.create_server(side.protocol, sock=admin))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(beat) for beat in (self._tick(), self._poll(), self._beat())]
+            tasks = [group.create_task(beat) for beat in (self._tick(), self._poll(), self._beat(), self._note())]
             _log.info("serving", extra={"fields": {"worker": self.boot, "routes": self._fleet.routes.generation}})
             await stop.wait()
             listeners[0].close()
@@ -112,6 +120,7 @@ class Worker:
         for up in self._fleet.upstreams.values():
             up.pool.close()
         self._say()
+        self._door.close()
         try:
             self._spool.close()
         except Driver as error:
@@ -147,6 +156,16 @@ class Worker:
                 await loop.run_in_executor(None, self._spool.sync)  # a thread: fdatasync waits for the disk
             except Driver as error:
                 _log.warning("spool not synced", extra={"fields": {"why": str(error)}})
+
+    async def _note(self) -> None:
+        """Hand the access log to its thread."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_NOTE)
+            journal = self._door.journal
+            lines = journal.take() if journal is not None else b""
+            if journal is not None and lines:
+                await loop.run_in_executor(None, journal.write, lines)
 
     def _say(self) -> None:
         try:

@@ -263,6 +263,12 @@ class Connection(asyncio.Protocol):
         else:
             self.queue.append(request)
 
+    @property
+    def peer(self) -> str:
+        """The address that is connected; empty where there is none."""
+        name = self.transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
+
     def abort(self) -> None:
         """Break off without an end."""
         self.transport.abort()

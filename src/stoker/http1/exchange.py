@@ -29,6 +29,10 @@ class Wire(Protocol):
     def draining(self) -> bool:
         """Whether connections close with their answer."""
 
+    @property
+    def peer(self) -> str:
+        """The address that is connected."""
+
     def write(self, data: bytes) -> None:
         """Write bytes to the client."""
 
