@@ -9,8 +9,9 @@ from stoker.facts.ending import Flag, Outcome
 from stoker.wire import errors
 from stoker.wire.aggregate import Aggregate
 from stoker.wire.follow import Follow
-from stoker.wire.scan.chat import Chat
 from stoker.wire.say.voices import OPENAI
+from stoker.wire.scan.chat import Chat
+from stoker.wire.scan.how import How
 
 DATA = Path(__file__).parents[1] / "data" / "streams"
 
@@ -21,7 +22,7 @@ def recorded(name: str) -> bytes:
 
 
 def chat(*, strip_usage: bool = False, aggregate: bool = False) -> Follow:
-    return Follow(Chat(strip_usage=strip_usage, aggregate=aggregate), OPENAI)
+    return Follow(Chat(How(strip_usage=strip_usage, aggregate=aggregate)), OPENAI)
 
 
 def follow(data: bytes, *, size: int, strip: bool = True, cut: str = "") -> tuple[Follow, bytes]:
@@ -76,6 +77,9 @@ def events(*chunks: object, done: bool = True) -> bytes:
 
 def delta(index: int = 0, finish: str | None = None, **fields: object) -> dict[str, object]:
     return {"choices": [{"index": index, "delta": fields, "finish_reason": finish}]}
+
+
+WHOLE = events(delta(content="x"), delta(finish="stop"))
 
 
 def call(arguments: str) -> dict[str, object]:
@@ -134,7 +138,7 @@ def test_endings(wire: bytes, cut: str, outcome: Outcome, flags: tuple[Flag, ...
 
 
 def test_nothing_follows_the_terminator_and_a_last_line_end_may_lack() -> None:
-    assert follow(events(delta(content="x")) + b"data: {}\n\n", size=9)[1] == events(delta(content="x"))
+    assert follow(WHOLE + b"data: {}\n\n", size=9)[1] == WHOLE
     watcher, out = follow(events(delta(finish="stop"))[:-2], size=5)
     assert out + watcher.flush(1.0) == events(delta(finish="stop"))
     half = chat(strip_usage=False)

@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
-from stoker.wire.aggregate import Aggregate
-from stoker.wire.stream import Follow
+from stoker.wire.follow import Follow
+from stoker.wire.say.voices import OPENAI
+from stoker.wire.scan.chat import Chat
+from stoker.wire.scan.how import How
 
 
 def _event(choices: list[dict[str, object]], prompt: int = 0, output: int = 0, cached: int = 0) -> bytes:
@@ -47,7 +49,7 @@ _CUT = _event([_text(0)], 9, 1) + _event([_text(0)], 9, 2)
     ],
 )
 def test_counts_every_choice(stream: bytes, prompt: int, cached: int, output: int) -> None:
-    watcher = Follow(strip_usage=True)
+    watcher = Follow(Chat(How(strip_usage=True)), OPENAI)
     watcher.feed(stream + _DONE, 1.0)
     tokens = watcher.tokens()
 
@@ -55,14 +57,10 @@ def test_counts_every_choice(stream: bytes, prompt: int, cached: int, output: in
 
 
 def test_an_answer_in_one_piece_says_what_all_its_choices_used() -> None:
-    watcher, together = Follow(strip_usage=False), Aggregate()
-    for payload in watcher.payloads(_EACH_CHOICE + _DONE, 1.0):
-        together.add(payload)
-    tokens = watcher.tokens()
-    together.count(prompt=tokens.prompt, output=tokens.output)
+    watcher = Follow(Chat(How(aggregate=True)), OPENAI)
+    watcher.feed(_EACH_CHOICE + _DONE, 1.0)
 
-    assert watcher.reports == 2
-    assert msgspec.json.decode(together.body())["usage"] == {
+    assert msgspec.json.decode(watcher.body())["usage"] == {
         "prompt_tokens": 32,
         "completion_tokens": 10,
         "total_tokens": 42,

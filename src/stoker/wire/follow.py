@@ -16,6 +16,14 @@ _MAX_ARGUMENT_BYTES: Final = 4 << 20
 _NO_GAPS: Final = Gaps()
 
 
+class _Error(msgspec.Struct):
+    """An error inside an answer, whatever the dialect."""
+
+    message: str | None = None
+    type: str | None = None
+    code: str | int | None = None
+
+
 class Scanner(Protocol):
     """Reads one upstream dialect."""
 
@@ -25,7 +33,7 @@ class Scanner(Protocol):
     def whole(self, follow: "Follow", body: bytes, now: float) -> bool:
         """Read an answer that came in one piece; False when it is none."""
 
-    def close(self, follow: "Follow") -> bytes:
+    def close(self, follow: "Follow", now: float) -> bytes:
         """Give what is still owed when the body has ended and everything has finished."""
 
     def ends(self, data: bytes) -> bool:
@@ -56,6 +64,7 @@ class Follow:
         "_scanner",
         "_splitter",
         "_token_reads",
+        "_told",
         "_voice",
         "broken",
         "chunks",
@@ -80,9 +89,10 @@ class Follow:
         self._scanner = scanner
         self._voice = voice
         self._splitter = Splitter()
-        self._arguments: dict[tuple[int, int], list[str]] = {}
+        self._arguments: dict[tuple[int, int], list[bytes]] = {}
         self._argument_bytes = 0
         self._token_reads = 0
+        self._told = False
         self._gap_sum = 0.0
         self._longest = 0.0
         self.reasoning = self.visible = self.tools = self.said = 0  # events of each kind, and of all kinds
@@ -127,7 +137,7 @@ class Follow:
             self._splitter.tail = b""
             out = self.feed(tail.rstrip(b"\r\n") + b"\n\n", now)
         if self.finished and not self.done and not self.broken and self.error is None:
-            out += self._scanner.close(self)
+            out += self._scanner.close(self, now)
         return out
 
     def whole(self, body: bytes, now: float) -> bool:
@@ -171,16 +181,12 @@ class Follow:
         if not self.first_visible_at:
             self.first_visible_at = now
 
-    def argument(self, choice: int, index: int, piece: str | None) -> None:
-        """Keep a piece of a call's arguments, to see at the end whether they can be read."""
+    def argument(self, choice: int, index: int, piece: bytes) -> None:
+        """Keep a piece of a call's arguments (the inside of a JSON string), to see at the end whether they parse."""
         pieces = self._arguments.setdefault((choice, index), [])
         if piece and self._argument_bytes < _MAX_ARGUMENT_BYTES:
             self._argument_bytes += len(piece)
             pieces.append(piece)
-
-    def arguments(self, choice: int, index: int) -> str:
-        """Give what came of a call's arguments."""
-        return "".join(self._arguments.get((choice, index), ()))
 
     def repaired(self, what: str) -> None:
         """Note a repair, once."""
@@ -191,6 +197,26 @@ class Follow:
         """Note what is wrong with the answer, once."""
         if flag not in self.flags:
             self.flags = (*self.flags, flag)
+
+    def used(self) -> Usage:
+        """Give what was used, for who must write it: as reported, or counted by events."""
+        usage = self.usage
+        return (
+            usage if usage is not None and usage.completion_tokens is not None else Usage(completion_tokens=self.said)
+        )
+
+    def in_band(self) -> bytes:
+        """Write the engine's own error in the client's dialect, once."""
+        error, told = self.error, self._told
+        self._told = error is not None
+        if error is None or told:
+            return b""
+        try:
+            seen = msgspec.json.decode(error, type=_Error)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            seen = _Error(message=error.decode("utf-8", "replace").strip('"'))
+        message = seen.message or "The engine reported an error."
+        return self.failure(message, kind=seen.type or "upstream_error", code=seen.code or "upstream_error")
 
     def _tick(self, now: float) -> None:
         if self._token_reads:
@@ -219,11 +245,11 @@ class Follow:
     def _flags(self) -> tuple[Flag, ...]:
         if not self.said:
             return (Flag.EMPTY, *self.flags)
-        if self._arguments and Flag.TOOL_PARSE_FAILED not in self.flags:
-            joined = ("".join(pieces).encode("utf-8", "replace") for pieces in self._arguments.values())
-            if any(not readable(text or b"{}") for text in joined):
-                return (Flag.TOOL_PARSE_FAILED, *self.flags)
-        return self.flags
+        if not self._arguments or Flag.TOOL_PARSE_FAILED in self.flags:
+            return self.flags
+        if all(_is_json(b"".join(pieces)) for pieces in self._arguments.values()):
+            return self.flags
+        return (Flag.TOOL_PARSE_FAILED, *self.flags)
 
     def tokens(self) -> Tokens:
         """Count tokens: as reported, or by events where the engine reported nothing."""
@@ -270,3 +296,12 @@ def readable(data: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
+
+
+def _is_json(piece: bytes) -> bool:
+    """Whether arguments, as the inside of a JSON string, are JSON themselves; none at all are the empty object."""
+    try:
+        text = msgspec.json.decode(b'"%b"' % piece, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return readable(text.encode("utf-8", "replace") or b"{}")

@@ -11,6 +11,7 @@ from stoker.wire.follower import Follower
 from stoker.wire.request import Asked, Change
 from stoker.wire.say.voices import OPENAI
 from stoker.wire.scan.chat import Chat
+from stoker.wire.scan.how import How
 
 _OPENAI: Final = frozenset({"chat", "completions", "embeddings", "rerank"})
 
@@ -55,5 +56,7 @@ def voice(client: str, asked: Asked, *, call: Call) -> Voice:  # noqa: ARG001 --
 def follower(pair: Pair, asked: Asked, *, call: Call, speaks: Voice) -> Follower:  # noqa: ARG001 -- translations need it
     """Make the follower of one try; ``speaks`` is the request's `voice`."""
     if pair.client == pair.upstream:
-        return Follow(Chat(strip_usage=call.strip_usage, aggregate=call.aggregate), speaks)
+        return Follow(
+            Chat(How(strip_usage=call.strip_usage, aggregate=call.aggregate, engine=pair.engine, seed=call.id)), speaks
+        )
     raise Invalid(f"{pair.upstream} cannot be translated to {pair.client}")

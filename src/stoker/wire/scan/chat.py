@@ -1,32 +1,25 @@
-"""What does an engine say in chat (or completions) chunks? The bytes themselves pass by untouched.
+"""What does an engine say in chat (or completions) chunks?
 
-Only one thing is ever taken out: the usage chunk that we asked for and the client did not.
+Where the client speaks chat too the bytes pass by untouched, but for the usage chunk that we asked for and the client
+did not, and for what `stoker.wire.scan.mend` repairs. For other clients a writer gets what is said.
 """
 
 from typing import Final
 
 import msgspec
 
-from stoker.facts.ending import Outcome
+from stoker.facts.ending import Flag, Outcome
 from stoker.wire.aggregate import Aggregate
 from stoker.wire.follow import Follow, readable
+from stoker.wire.scan.calls import Calls, Seen, Tool
+from stoker.wire.scan.heard import Heard
+from stoker.wire.scan.how import How
+from stoker.wire.scan.mend import Mends, whole
 from stoker.wire.sse import data_of
 from stoker.wire.usage import Usage, joined
+from stoker.wire.write.writer import Writer
 
 _ABSENT: Final = msgspec.Raw(b"")  # not None: msgspec would then take nothing but null
-
-
-class Function(msgspec.Struct):
-    """The function of a call, or a piece of it."""
-
-    arguments: str | None = None
-
-
-class Tool(msgspec.Struct):
-    """A call, or a piece of it."""
-
-    index: int = 0
-    function: Function | None = None
 
 
 class Delta(msgspec.Struct):
@@ -35,7 +28,7 @@ class Delta(msgspec.Struct):
     content: msgspec.Raw = _ABSENT
     reasoning_content: msgspec.Raw = _ABSENT
     reasoning: msgspec.Raw = _ABSENT
-    refusal: str | None = None
+    refusal: msgspec.Raw = _ABSENT
     tool_calls: list[Tool] | None = None
 
 
@@ -47,6 +40,9 @@ class Choice(msgspec.Struct):
     delta: Delta | None = None
     message: Delta | None = None
     text: msgspec.Raw = _ABSENT
+    logprobs: msgspec.Raw = _ABSENT
+    stop_reason: str | int | None = None  # vLLM: the stop sequence, or a token's number
+    matched_stop: str | int | None = None  # SGLang's name for it
 
 
 class Chunk(msgspec.Struct):
@@ -57,14 +53,25 @@ class Chunk(msgspec.Struct):
     error: msgspec.Raw = _ABSENT
 
 
+class Logprobs(msgspec.Struct):
+    """The log-probabilities of a choice."""
+
+    content: msgspec.Raw = _ABSENT
+
+
 _decode = msgspec.json.Decoder(Chunk).decode
+_logprobs = msgspec.json.Decoder(Logprobs | None).decode
 _NOTHING: Final = (b"", b'""', b"null", b"[]")
 _FINISH: Final = {
     "length": Outcome.LENGTH,
+    "repetition": Outcome.LENGTH,  # vLLM stopped an answer that went round in circles
     "tool_calls": Outcome.TOOL_CALLS,
     "function_call": Outcome.TOOL_CALLS,
     "content_filter": Outcome.REFUSAL,
 }
+_GAVE_UP: Final = frozenset({"abort", "error", "cancelled"})  # vLLM and SGLang say so by a finish reason
+_WORDS: Final = {Outcome.LENGTH: "length", Outcome.TOOL_CALLS: "tool_calls", Outcome.REFUSAL: "content_filter"}
+_LOST: Final = b'{"message":"The engine gave up.","type":"upstream_error","code":"upstream_aborted"}'
 
 
 def said(raw: msgspec.Raw) -> bool:
@@ -75,44 +82,116 @@ def said(raw: msgspec.Raw) -> bool:
 class Chat:
     """The chat dialect of an engine."""
 
-    __slots__ = ("_aggregate", "_body", "_ended", "_reported", "_reports", "_strip", "_top")
+    __slots__ = (
+        "_aggregate",
+        "_body",
+        "_calls",
+        "_ended",
+        "_heard",
+        "_mends",
+        "_passes",
+        "_reported",
+        "_reports",
+        "_seed",
+        "_started",
+        "_strip",
+        "_top",
+        "_writer",
+    )
 
-    def __init__(self, *, strip_usage: bool, aggregate: bool) -> None:
-        self._strip = strip_usage
-        self._aggregate = Aggregate() if aggregate else None
+    def __init__(self, how: How) -> None:
+        self._strip = how.strip_usage
+        self._writer = how.writer
+        self._aggregate = Aggregate() if how.aggregate and how.writer is None else None
+        self._passes = self._writer is None and self._aggregate is None
+        self._heard = Heard(writer=how.writer, tools=how.tools, engine=how.engine)
+        self._seed = how.seed
         self._body = b""
+        self._started = False
+        self._calls: dict[int, Calls] = {}
+        self._mends: Mends | None = None  # of the event at hand
         self._ended = 0
-        self._top = 0  # the highest choice seen: with n > 1 each must finish
+        self._top = -1  # the highest choice seen: with n > 1 each must finish
         self._reported = 0  # the weightiest kind of usage report so far: running, of a choice, of the answer
         self._reports = 0  # how many reports of the weightiest kind there are in the usage
+
+    # A stream.
 
     def event(self, follow: Follow, event: bytes, now: float) -> bytes:
         """Look at one event; what is ours does not go on."""
         payload = data_of(event)
         if payload is None:
-            return event if self._aggregate is None else b""
+            return event if self._passes else b""
         if payload == b"[DONE]":
-            follow.done = True
-            return event if self._aggregate is None else b""
+            return self._terminator(follow, event, now)
         try:
             chunk = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
             follow.broken = follow.broken or not readable(payload)
-            return event if self._aggregate is None else b""
+            return event if self._passes else b""
         follow.chunks += 1
+        self._chunk(follow, chunk, now)
+        if not self._passes or self._mends is not None:
+            return self._changed(follow, payload)
+        return b"" if self._strip and chunk.usage is not None and not chunk.choices else event
+
+    def _chunk(self, follow: Follow, chunk: Chunk, now: float) -> None:
         if said(chunk.error):
-            follow.error = bytes(chunk.error)
+            follow.error = follow.error or bytes(chunk.error)
+        elif self._writer is not None:
+            self._start(self._writer)
         for choice in chunk.choices or ():
             self._choice(follow, choice, now)
         if chunk.usage is not None:
             self._use(follow, chunk.usage, chunk.choices)
-            if self._strip and not chunk.choices:
-                return b""
-        if self._aggregate is None:
-            return event
-        if not follow.broken and follow.error is None:
+
+    def _start(self, writer: Writer) -> None:
+        if not self._started:
+            self._started = True
+            writer.start()
+
+    def _changed(self, follow: Follow, payload: bytes) -> bytes:
+        """Write what an event becomes where it does not simply pass."""
+        writer, mends = self._writer, self._mends
+        if writer is not None:
+            return writer.take() + follow.in_band()
+        self._mends = None
+        if mends is None:
+            return self._keep(follow, payload)
+        if mends.gave_up:
+            return follow.in_band() if self._passes else b""
+        payloads = mends.write(payload)
+        if self._aggregate is not None:
+            return b"".join([self._keep(follow, piece) for piece in payloads])
+        return b"".join([b"data: %b\n\n" % b" ".join(piece.split(b"\n")) for piece in payloads])
+
+    def _keep(self, follow: Follow, payload: bytes) -> bytes:
+        if not follow.broken and follow.error is None and self._aggregate is not None:
             self._aggregate.add(payload)
         return b""
+
+    def _terminator(self, follow: Follow, event: bytes, now: float) -> bytes:
+        """Take the terminator: after an answer that never finished it is a lie, and does not go on."""
+        follow.done = True
+        if self._top >= 0 and not follow.finished and follow.error is None:
+            follow.broken = True
+            return b""
+        return event if self._passes else self.close(follow, now)
+
+    def close(self, follow: Follow, now: float) -> bytes:  # noqa: ARG002 -- other dialects look at it
+        """Write the end of a translated answer."""
+        writer = self._writer
+        if writer is None or follow.error is not None or follow.broken:
+            return b""
+        self._start(writer)
+        writer.close(follow.used())
+        return writer.take()
+
+    def ends(self, data: bytes) -> bool:
+        """Whether data is a whole event."""
+        return data == b"[DONE]" or readable(data)
+
+    # What it says.
 
     def _use(self, follow: Follow, report: Usage, choices: list[Choice] | None) -> None:
         """Take a report on usage; see `stoker.wire.usage` for the three kinds."""
@@ -129,23 +208,99 @@ class Chat:
         if choice.index > self._top:
             self._top = choice.index
             follow.finished = False
-        if choice.finish_reason is not None:
-            self._ended += 1
-            follow.finished = self._ended > self._top
-            follow.finish = choice.finish_reason
-            follow.outcome = _FINISH.get(choice.finish_reason, Outcome.COMPLETE)
         delta = choice.delta or choice.message
         if delta is not None:
-            if said(delta.reasoning_content) or said(delta.reasoning):
-                follow.thought()
-            if said(delta.content) or delta.refusal:
-                follow.spoke(now)
+            self._words(follow, choice, delta, now)
             if delta.tool_calls:
-                follow.called(now)
-                for tool in delta.tool_calls:
-                    follow.argument(choice.index, tool.index, tool.function.arguments if tool.function else None)
+                self._tools(follow, choice, delta.tool_calls, now)
         elif said(choice.text):
             follow.spoke(now)
+        if choice.finish_reason is not None:
+            self._finished(follow, choice, choice.finish_reason, now)
+
+    def _words(self, follow: Follow, choice: Choice, delta: Delta, now: float) -> None:
+        heard = self._heard if not choice.index else _UNHEARD  # only the first choice is translated
+        thought = delta.reasoning_content if said(delta.reasoning_content) else delta.reasoning
+        if said(thought):
+            heard.reasoning(follow, bytes(thought))
+        if said(delta.content):
+            if heard.plain:
+                follow.spoke(now)
+            else:
+                heard.content(follow, bytes(delta.content), now, _tokens(choice.logprobs))
+        if said(delta.refusal):
+            heard.refusal(follow, bytes(delta.refusal), now)
+
+    def _tools(self, follow: Follow, choice: Choice, tools: list[Tool], now: float) -> None:
+        follow.called(now)
+        calls = self._calls.get(choice.index)
+        if calls is None:
+            calls = self._calls[choice.index] = Calls(self._seed)
+        seen = [calls.see(tool) for tool in tools]
+        if choice.finish_reason in ("stop", "tool_calls"):
+            seen = [calls.last(what) for what in seen]
+        for what in seen:
+            follow.argument(choice.index, what.index, what.piece)
+        if self._writer is not None:
+            if not choice.index:
+                self._call(follow, self._writer, seen)
+        elif choice.message is None and any(what.wrong for what in seen):
+            self._mend().pieces[choice.index] = seen
+            for what in seen:
+                if what.wrong:
+                    follow.repaired(what.wrong)
+
+    @staticmethod
+    def _call(follow: Follow, writer: Writer, seen: list[Seen]) -> None:
+        for what in seen:
+            if what.begins:
+                if not what.name:  # nobody could call it
+                    follow.broken = True
+                writer.tool(what.index, what.id, what.name)
+            if what.piece:
+                writer.arguments(what.index, what.piece)
+
+    def _finished(self, follow: Follow, choice: Choice, reason: str, now: float) -> None:
+        self._ended += 1
+        follow.finished = self._ended > self._top
+        if not choice.index:
+            self._heard.rest(follow, now)
+        if reason in _GAVE_UP:
+            follow.error = follow.error or _LOST
+            self._mend().gave_up = True
+        calls = self._calls.get(choice.index)
+        if calls is not None and reason in ("stop", "tool_calls"):
+            self._calls_end(follow, choice, calls, reason=reason)
+            reason = "tool_calls"
+        if reason == "repetition":
+            follow.flag(Flag.REPETITION)
+        follow.finish = reason
+        follow.outcome = _FINISH.get(reason, Outcome.COMPLETE)
+        if self._writer is not None and not choice.index:
+            at = choice.stop_reason if choice.stop_reason is not None else choice.matched_stop
+            self._writer.end(_WORDS.get(follow.outcome, "stop"), at if isinstance(at, str) else "")
+
+    def _calls_end(self, follow: Follow, choice: Choice, calls: Calls, *, reason: str) -> None:
+        """See that an answer with calls says so, and that each call has arguments."""
+        empty = sorted(calls.empty)
+        calls.empty.clear()
+        if self._writer is not None:
+            for index in empty if not choice.index else ():
+                self._writer.arguments(index, b"{}")
+            return
+        if reason == "stop":
+            self._mend().finish = True
+            follow.repaired("finish_reason")
+        if empty:
+            self._mend().empty[choice.index] = empty
+            follow.repaired("tool_arguments")
+
+    def _mend(self) -> Mends:
+        if self._mends is None:
+            self._mends = Mends()
+        return self._mends
+
+    # An answer in one piece.
 
     def whole(self, follow: Follow, body: bytes, now: float) -> bool:
         """Read an answer that came in one piece; False when it is no JSON."""
@@ -153,25 +308,34 @@ class Chat:
         try:
             chunk = _decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return readable(body)
-        follow.usage = chunk.usage
-        for choice in chunk.choices or ():
-            self._choice(follow, choice, now)
-        return True
-
-    def close(self, follow: Follow) -> bytes:  # noqa: ARG002 -- other dialects need it
-        """Owe nothing: the client sees the end as the engine sent it."""
-        return b""
-
-    def ends(self, data: bytes) -> bool:
-        """Whether data is a whole event."""
-        return data == b"[DONE]" or readable(data)
+            return self._writer is None and readable(body)
+        self._chunk(follow, chunk, now)
+        mends = self._mends
+        if mends is not None and not mends.gave_up:
+            self._body = whole(body, empty=bool(mends.empty))
+        if self._writer is not None:
+            self.close(follow, now)
+        return self._writer is None or bool(chunk.choices) or follow.error is not None
 
     def body(self, follow: Follow) -> bytes:
         """Write the whole answer."""
-        if self._aggregate is None:
+        if self._writer is not None:
+            return self._writer.body()
+        if self._aggregate is None or self._body:
             return self._body
         if self._reports > 1:
             tokens = follow.tokens()
             self._aggregate.count(prompt=tokens.prompt, output=tokens.output)
         return self._aggregate.body()
+
+
+_UNHEARD: Final = Heard(writer=None, tools=False, engine="llama.cpp")
+
+
+def _tokens(raw: msgspec.Raw) -> bytes:
+    """Give the list of a choice's log-probabilities, for a writer."""
+    if not said(raw):
+        return b""
+    found = _logprobs(raw)
+    tokens = bytes(found.content) if found is not None else b""
+    return tokens if tokens[:1] == b"[" and len(tokens) > 2 else b""
