@@ -9,6 +9,7 @@ import typer
 from stoker import __version__
 from stoker.base.errors import Invalid, NotFound, StokerError
 from stoker.cli import chat, engines, keys, logs, machine, plan, resources, state, up, usage
+from stoker.cli.clients import conformance, connect
 from stoker.cli.settings import settings
 
 app = typer.Typer(
@@ -38,7 +39,7 @@ def version() -> None:
     print(f"stoker {__version__}")
 
 
-for module in (up, resources, logs, chat, usage, machine, state):
+for module in (up, resources, logs, chat, usage, machine, state, connect, conformance):
     module.add(app)
 app.add_typer(keys.app, name="key")
 app.add_typer(engines.app, name="engine")

@@ -31,3 +31,14 @@ def settings(state_dir: Path | None = None, namespace: str = "") -> Settings:
 def hub_token() -> str:
     """Read the token for a model hub from the environment; empty when there is none."""
     return os.environ.get("HF_TOKEN", "")
+
+
+def client_key() -> str:
+    """Read a caller's key for a gateway from the environment; empty when there is none."""
+    return os.environ.get("STOKER_API_KEY", "")
+
+
+def client_folder(variable: str, below_home: str) -> Path:
+    """Find the folder of a client's settings: where its own variable says, else below the user's home."""
+    moved = os.environ.get(variable) if variable else None
+    return Path(moved).expanduser() if moved else Path.home() / below_home

@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.base.json import JsonObject
 from stoker.rehearse.compose import Composition, Parsers, compose
-from stoker.rehearse.dialects.base import Refusal, Subject, Writer, anthropic_error, encode, openai_error
+from stoker.rehearse.dialects.base import Refusal, Subject, Writer, encode, refusal_body
 from stoker.rehearse.dialects.chat import Chat
 from stoker.rehearse.dialects.messages import Messages
 from stoker.rehearse.dialects.responses import Responses
@@ -97,8 +97,7 @@ def _refusal(request: Request, script: Script, engine: Engine) -> Refusal | None
 
 
 def _refused(request: Request, refusal: Refusal, *, retry_after: int) -> Iterator[Event]:
-    shape = anthropic_error if request.dialect in ("messages", "count_tokens") else openai_error
-    data = encode(shape(refusal))
+    data = refusal_body(request.dialect, refusal)
     yield Head(refusal.status, len(data), retry_after)
     yield Send(data)
     yield End("error")

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from stoker.rehearse.answer import Engine, answer
+from stoker.rehearse.dialects.base import Refusal, refusal_body
 from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
 from stoker.rehearse.request import PATHS, Request, read
 from stoker.rehearse.script import Script
@@ -104,6 +105,8 @@ class Server:
             return _error(peer, 401, "Unauthorized")
         if incoming.path == "/metrics":
             return _reply(peer, 200, self._metrics().encode(), kind="text/plain; version=0.0.4")
+        if incoming.path == "/" and incoming.method == "HEAD":
+            return _reply(peer, 200, b"")
         if incoming.path == "/v1/models":
             return _reply(peer, 200, self._models(script))
         return await self._ask(incoming, script, peer)
@@ -115,7 +118,7 @@ class Server:
         self.counts.requests += 1
         request = read(incoming.body, dialect=dialect, number=self.counts.requests)
         if request is None:
-            return _error(peer, 400, "the body is no JSON object")
+            return _error(peer, 400, "the body is no JSON object", dialect)
         if self.note is not None:
             self.note(incoming, request)
         self.counts.prompt_tokens += request.prompt_tokens
@@ -272,8 +275,8 @@ def _head(head: Head) -> bytes:
     return f"HTTP/1.1 {head.status} {_phrase(head.status)}\r\ncontent-type: {kind}\r\n{size}\r\n{retry}\r\n".encode()
 
 
-def _error(peer: Peer, status: int, message: str) -> bool:
-    return _reply(peer, status, msgspec.json.encode({"error": {"message": message, "type": "error", "code": status}}))
+def _error(peer: Peer, status: int, message: str, dialect: str = "") -> bool:
+    return _reply(peer, status, refusal_body(dialect, Refusal(status=status, message=message, kind="error")))
 
 
 def _reply(peer: Peer, status: int, body: bytes, *, kind: str = _JSON) -> bool:

@@ -7,7 +7,7 @@ reading it back gives exactly what was there plus what is ours.
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.json import Json, JsonObject
@@ -72,8 +72,17 @@ def _split(text: str) -> tuple[str, str]:
 
 def _set(head: str, name: str, value: Json) -> str:
     line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
-    new, count = re.subn(rf"^{re.escape(name)}\s*=.*$", lambda _: line, head, count=1, flags=re.MULTILINE)
+    new, count = re.subn(rf"^{re.escape(name)}\s*=.*$", _literally(line), head, count=1, flags=re.MULTILINE)
     return new if count else f"{head.rstrip(chr(10))}\n{line}\n".lstrip("\n")
+
+
+def _literally(line: str) -> Callable[[re.Match[str]], str]:
+    """Put a line in as it is: in a plain replacement its backslashes would mean something."""
+
+    def replacement(_: re.Match[str]) -> str:
+        return line
+
+    return replacement
 
 
 def _tables(ours: JsonObject, path: str = "") -> list[tuple[str, JsonObject]]:
@@ -81,7 +90,7 @@ def _tables(ours: JsonObject, path: str = "") -> list[tuple[str, JsonObject]]:
     for name, value in ours.items():
         if isinstance(value, dict):
             inner = f"{path}.{name}" if path else name
-            plain = {n: v for n, v in value.items() if not isinstance(v, dict)}
+            plain: JsonObject = {n: v for n, v in value.items() if not isinstance(v, dict)}
             found += [(inner, plain)] if plain else []
             found += _tables(value, inner)
     return found
@@ -103,6 +112,6 @@ def _env(ours: JsonObject, before: str) -> str:
     text = before
     for name, value in ours.items():
         line = f"{name}={value}"
-        text, count = re.subn(rf"^(export\s+)?{name}=.*$", lambda _, line=line: line, text, flags=re.MULTILINE)
+        text, count = re.subn(rf"^(export\s+)?{name}=.*$", _literally(line), text, flags=re.MULTILINE)
         text = text if count else f"{text.rstrip(chr(10))}\n{line}\n".lstrip("\n")
     return text

@@ -41,9 +41,7 @@ class Sdk:
     @staticmethod
     def notes(service: Service) -> tuple[str, ...]:
         """Say what its own defaults are not enough for."""
-        long = (
-            "it gives up after 600 s without a byte: pass timeout={seconds} to the client where answers think longer"
-        )
+        long = "it gives up after 600 s without a byte: pass timeout={seconds} to the client where answers think longer"
         return (long,) if service.silence_seconds > 660 else ()
 
 

@@ -72,12 +72,9 @@ def event(name: str, value: JsonObject) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + encode({"type": name, **value}) + b"\n\n"
 
 
-def openai_error(refusal: Refusal) -> JsonObject:
-    """Write an error in the shape of the OpenAI dialects."""
+def refusal_body(dialect: str, refusal: Refusal) -> bytes:
+    """Write an error in the shape of its dialect; engines keep their own word for its type."""
+    if dialect in ("messages", "count_tokens"):
+        return encode({"type": "error", "error": {"type": refusal.kind, "message": refusal.message}})
     error: JsonObject = {"message": refusal.message, "type": refusal.kind, "param": refusal.param}
-    return {"error": {**error, "code": refusal.status, **dict(refusal.extra)}}
-
-
-def anthropic_error(refusal: Refusal) -> JsonObject:
-    """Write an error in the shape of the messages dialect; engines keep their own word for its type."""
-    return {"type": "error", "error": {"type": refusal.kind, "message": refusal.message}}
+    return encode({"error": {**error, "code": refusal.status, **dict(refusal.extra)}})
