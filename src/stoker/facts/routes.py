@@ -91,7 +91,7 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schema_version: int = SCHEMA_VERSION
     services: tuple[Service, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
-    dialects: tuple[str, ...] = ("chat", "completions", "embeddings")
+    dialects: tuple[str, ...] = ("chat", "completions", "embeddings", "responses", "messages", "rerank")
     body_bytes: int = 64 << 20
     max_concurrent: int = 0  # requests in flight over the gateway; 0: no limit
     commit_after: float = 2.0

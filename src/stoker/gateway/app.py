@@ -3,12 +3,9 @@
 import re
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import unquote_to_bytes
-
-import msgspec
 
 from stoker.base import clock
-from stoker.base.errors import Invalid, nearest
+from stoker.base.errors import Invalid
 from stoker.decide.admit import output_cap
 from stoker.facts.door import Door
 from stoker.facts.ending import Ending, Outcome
@@ -16,12 +13,13 @@ from stoker.facts.probe import CALLER, HEADER, verify
 from stoker.facts.routes import Callers, Service
 from stoker.gateway.answer import Answer, refuse
 from stoker.gateway.body import Body
-from stoker.gateway.dialect import BY_PATH, CHAT, Dialect
+from stoker.gateway.dialect import BY_PATH, Dialect, family
 from stoker.gateway.fleet import ServiceState
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
 from stoker.gateway.identity import Denial, Grant, Identities
 from stoker.gateway.steer.key import given_session, routing_key
+from stoker.gateway.surface import catalog
 from stoker.gateway.ticket import Ticket, rejected
 from stoker.gateway.troubles import UNACCOUNTED, Trouble
 from stoker.http1.exchange import Exchange
@@ -33,7 +31,6 @@ _JSON: Final = b"content-type: application/json\r\n"
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _PROBE_HEADER: Final = HEADER.encode()
 _READ: Final = (b"GET", b"HEAD")
-_MODELS: Final = b"/v1/models"
 _FORGED: Final = Denial(code="invalid_probe", message="The probe header is not valid.")
 
 
@@ -51,8 +48,8 @@ class App:
 
     def head(self, exchange: Exchange) -> bool:
         """Find out who asks; the body is wanted only from somebody, and only where one is read."""
-        path, house = exchange.target, self._house
-        dialect, door = BY_PATH.get(path), house.door
+        path, door = exchange.target, self._house.door
+        dialect = BY_PATH.get(path)
         if dialect is None:
             path = path.partition(b"?")[0]
             dialect = BY_PATH.get(path)
@@ -60,7 +57,15 @@ class App:
                 return True
         elif exchange.method != b"POST" and door.opens(exchange, path):
             return True
-        headers = exchange.headers
+        ticket = self._ticket(exchange, path)
+        if dialect is not None:
+            ticket.asks_in(dialect)
+        return ticket.denial is None and dialect is not None and exchange.method == b"POST"
+
+    def _ticket(self, exchange: Exchange, path: bytes) -> Ticket:
+        """Open what is known of a request, beginning with who asks."""
+        headers, house = exchange.headers, self._house
+        door = house.door
         request_id = id_ = house.meter.name()
         given = headers.get(b"x-request-id")
         if given is not None and _REQUEST_ID.fullmatch(given):
@@ -72,8 +77,6 @@ class App:
         if door.journal is not None:
             ticket.client = door.client(exchange)
         exchange.body_limit = house.fleet.routes.body_bytes
-        ticket.surface = dialect
-        ticket.dialect = dialect.name if dialect is not None else ""
         probe = headers.get(_PROBE_HEADER)
         if probe is not None:
             ticket.caller = CALLER
@@ -81,7 +84,7 @@ class App:
             ticket.denial = None if ticket.probe is not None else _FORGED
         else:
             self._identify(ticket, headers)
-        return ticket.denial is None and dialect is not None and exchange.method == b"POST"
+        return ticket
 
     def request(self, exchange: Exchange) -> None:
         """Answer."""
@@ -140,7 +143,7 @@ class App:
 
     def _refuse(self, ticket: Ticket, trouble: Trouble, why: str) -> None:
         self._house.meter.write(ticket.record(rejected(why), trouble.status), ticket.client)
-        refuse(ticket, CHAT, trouble)
+        refuse(ticket, family(ticket), trouble)
 
     def _fault(self, ticket: Ticket, status: int) -> None:
         if status == 413:
@@ -171,42 +174,24 @@ class App:
 
     def _other(self, ticket: Ticket, exchange: Exchange) -> None:
         path = exchange.target.partition(b"?")[0]
-        if path != _MODELS and not path.startswith(_MODELS + b"/"):
+        if path != catalog.PATH and not path.startswith(catalog.PATH + b"/"):
             message = f"There is no {exchange.method.decode()} {ticket.path} here."
             self._refuse(ticket, Trouble(status=404, code="unknown_url", message=message), "not_found")
             return
         if exchange.method not in _READ:
             self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message="Use GET here."), "method")
             return
-        mine = self._mine(ticket)
-        if path in (_MODELS, _MODELS + b"/"):
-            body = b'{"object":"list","data":[%b]}' % b",".join(self._model(name) for name in mine)
-        else:
-            name = unquote_to_bytes(path[len(_MODELS) + 1 :]).decode("utf-8", "replace")
-            ticket.model = name
+        mine, name = catalog.names(self._house.fleet, ticket.grant), catalog.asked_for(path)
+        if name is not None:
+            ticket.model = name[:256]
             if name not in mine:
-                self._no_model(ticket, name, mine)
+                self._refuse(ticket, catalog.missing(name, mine), "model")
                 return
-            body = self._model(name)
+        body = catalog.page(mine, name, headers=exchange.headers, created=self._started)
         if self._house.meter.write(ticket.record(Ending(outcome=Outcome.COMPLETE), 200), ticket.client):
             exchange.respond(200, _JSON + ticket.fields(), body)
         else:
-            refuse(ticket, CHAT, UNACCOUNTED)
-
-    def _mine(self, ticket: Ticket) -> list[str]:
-        grant = ticket.grant
-        models = self._house.fleet.by_model.items()
-        return [name for name, service in models if grant is None or grant.may_use(service.spec.name)]
-
-    def _model(self, name: str) -> bytes:
-        model = {"id": name, "object": "model", "created": self._started, "owned_by": "stoker"}
-        return msgspec.json.encode(model)
-
-    def _no_model(self, ticket: Ticket, name: str, mine: list[str]) -> None:
-        hint = nearest(name, mine)
-        message = f"The model '{name[:200]}' does not exist or you may not use it." + (f" {hint}" if hint else "")
-        message = message.replace("did you mean", "Did you mean")
-        self._refuse(ticket, Trouble(status=404, code="model_not_found", message=message), "model")
+            refuse(ticket, family(ticket), UNACCOUNTED)
 
     # Generation.
 
@@ -225,12 +210,15 @@ class App:
         self._describe(ticket, dialect, asked)
         service = self._service(ticket, asked.model)
         if service is None or (ticket.grant is not None and not ticket.grant.may_use(service.spec.name)):
-            self._no_model(ticket, asked.model, self._mine(ticket))
+            mine = catalog.names(self._house.fleet, ticket.grant)
+            self._refuse(ticket, catalog.missing(asked.model, mine), "model")
             return
         ticket.service = service.spec.name
         given = given_session(service, ticket.exchange.headers, asked)
         ticket.session = prompt.session(given, salt=self._house.salt)
-        ticket.key, ticket.normalised = routing_key(service, given, asked)
+        ticket.key, normalised = routing_key(service, given, asked)
+        if normalised:
+            ticket.extra += b"x-stoker-normalised: %b\r\n" % ",".join(normalised).encode()
         if ticket.probe is None and service.speaks_only_others(dialect.name):
             message = f"The model '{asked.model}' has no engine that speaks {dialect.name}."
             self._refuse(ticket, Trouble(status=400, code="unsupported_endpoint", message=message), "dialect")

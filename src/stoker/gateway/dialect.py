@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from stoker.wire import errors
+from stoker.wire.say import anthropic_errors, responses_errors
 
 
 class Errors(Protocol):
@@ -40,9 +41,36 @@ COMPLETIONS: Final = Dialect(name="completions", path=b"/v1/completions", upstre
 EMBEDDINGS: Final = Dialect(
     name="embeddings", path=b"/v1/embeddings", upstream=b"/embeddings", streams=False, capped=False
 )
-ALL: Final = (CHAT, COMPLETIONS, EMBEDDINGS)
+RESPONSES: Final = Dialect(
+    name="responses",
+    path=b"/v1/responses",
+    upstream=b"/responses",
+    through=("chat", "messages"),
+    errors=responses_errors,
+)
+MESSAGES: Final = Dialect(
+    name="messages",
+    path=b"/v1/messages",
+    upstream=b"/messages",
+    through=("chat", "responses"),
+    errors=anthropic_errors,
+)
+RERANK: Final = Dialect(name="rerank", path=b"/v1/rerank", upstream=b"/rerank", streams=False, capped=False)
+ALL: Final = (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES, RERANK)
 BY_PATH: Final = {dialect.path: dialect for dialect in ALL}
 BY_NAME: Final = {dialect.name: dialect for dialect in ALL}
+
+
+class _Asked(Protocol):
+    """A request as far as its family shows."""
+
+    surface: Dialect | None
+    path: str
+
+
+def family(asked: _Asked) -> Dialect:
+    """Say in whose words an error is told: by the dialect, or on other paths by what the path looks like."""
+    return asked.surface or (MESSAGES if asked.path.startswith("/v1/messages") else CHAT)
 
 
 def spoken(dialect: Dialect, native: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from stoker.base import clock
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.live import InFlight
 from stoker.facts.record import Gaps, Record, Times, Tokens
-from stoker.gateway.dialect import Dialect
+from stoker.gateway.dialect import MESSAGES, Dialect
 from stoker.gateway.identity import Denial, Grant
 from stoker.http1.exchange import Exchange
 
@@ -25,6 +25,7 @@ class Ticket:
         "dispatched",
         "endpoint",
         "exchange",
+        "extra",
         "first_byte",
         "grant",
         "id",
@@ -33,7 +34,6 @@ class Ticket:
         "key",
         "key_id",
         "model",
-        "normalised",
         "path",
         "probe",
         "prompt_bytes",
@@ -66,16 +66,21 @@ class Ticket:
         self.dispatched = self.first_byte = 0.0
         self.session = ""
         self.key = 0  # what the request shares with others, for routing
-        self.normalised: tuple[str, ...] = ()
+        self.extra = b""  # header lines for the client besides the request id
         self.blocks: tuple[str, ...] = ()
         self.splices: tuple[str, ...] = ()
+
+    def asks_in(self, dialect: Dialect) -> None:
+        """Take the dialect in which the client asks."""
+        self.surface = dialect
+        self.dialect = dialect.name
+        if dialect is MESSAGES:
+            self.extra = b"request-id: %b\r\n" % self.request_id.encode()  # where anthropic clients look for it
 
     def fields(self) -> bytes:
         """Write the header lines that every answer carries."""
         if self.probe is None:
-            if self.normalised:
-                return b"%bx-stoker-normalised: %b\r\n" % (self.id_line, ",".join(self.normalised).encode())
-            return self.id_line + self.cross if self.cross else self.id_line
+            return self.id_line + self.cross + self.extra if self.cross or self.extra else self.id_line
         # Workers share one socket: the controller asks until each has answered, so each must say which it is.
         return self.id_line + b"x-stoker-worker: %b\r\n" % self.id.rpartition("-")[0].encode()
 

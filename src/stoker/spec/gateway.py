@@ -154,7 +154,7 @@ class InferenceGatewaySpec(Spec):
     keep_alive: Seconds | None = None
     commit_after: Seconds | None = None
     limits: GatewayLimits = GatewayLimits()
-    dialects: tuple[Dialect, ...] = ("chat", "completions", "embeddings")
+    dialects: tuple[Dialect, ...] = ("chat", "completions", "embeddings", "responses", "messages", "rerank")
     usage_sink: UsageSink | None = None
     cors: Cors | None = None
     access_log: AccessLog | None = None

@@ -119,7 +119,7 @@ Size = Annotated[
     PlainSerializer(_show_size),
     WithJsonSchema(_SIZE_SCHEMA),
 ]
-Dialect = Literal["chat", "completions", "embeddings", "responses", "messages"]
+Dialect = Literal["chat", "completions", "embeddings", "responses", "messages", "rerank"]
 
 
 class Metadata(Spec):
