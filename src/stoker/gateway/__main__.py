@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from stoker.base import log
-from stoker.base.errors import StokerError
+from stoker.base.errors import Invalid, StokerError
 from stoker.gateway.worker import Options, Worker, inherited, listen
 
 
@@ -24,6 +24,9 @@ def arguments() -> argparse.ArgumentParser:
     admin = parser.add_mutually_exclusive_group()
     admin.add_argument("--admin-fd", type=int, help="an inherited listening socket for metrics; loopback")
     admin.add_argument("--admin", metavar="HOST:PORT")
+    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate chain; read again when it changes")
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
+    parser.add_argument("--insecure-bind", action="store_true", help="serve other machines without TLS")
     parser.add_argument("--unmetered", action="store_true", help="serve although requests cannot be accounted for")
     parser.add_argument("--drain", type=float, metavar="SECONDS", help="how long running requests may take at the end")
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
@@ -34,7 +37,15 @@ def main() -> int:
     """Run until told to stop."""
     given = arguments().parse_args()
     log.set_up()
-    options = Options(folder=given.state_dir, worker=given.worker, unmetered=given.unmetered, drain=given.drain)
+    options = Options(
+        folder=given.state_dir,
+        worker=given.worker,
+        unmetered=given.unmetered,
+        drain=given.drain,
+        cert_file=given.tls_cert,
+        key_file=given.tls_key,
+        insecure=given.insecure_bind,
+    )
 
     async def serve() -> None:
         worker = Worker(options)
@@ -52,7 +63,7 @@ def main() -> int:
             runner.run(serve())
     except StokerError as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return 2 if isinstance(error, Invalid) else 1
     return 0
 
 

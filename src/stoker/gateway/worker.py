@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from stoker.base import clock
-from stoker.base.errors import Driver
+from stoker.base.errors import Driver, Invalid
 from stoker.drivers import files
 from stoker.drivers.limits import SharedLimits
 from stoker.drivers.live import Slot
@@ -24,6 +24,7 @@ from stoker.gateway import admin as pages
 from stoker.gateway.admin import Admin
 from stoker.gateway.app import App
 from stoker.gateway.door.doorway import Doorway
+from stoker.gateway.door.front import Front, Pair
 from stoker.gateway.fleet import Fleet, Upstream
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
@@ -45,6 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     worker: int = 0
     unmetered: bool = False
     drain: float | None = None  # None: as the routes say
+    cert_file: str = ""
+    key_file: str = ""
+    insecure: bool = False  # serve beyond loopback without TLS
 
 
 class Worker:
@@ -69,6 +73,7 @@ class Worker:
         )
         self.app = App(self.house)
         self._policy = Policy(folder, self.app, self._fleet)
+        self._front: Front | None = None
         self._draining = False
 
     def obey(self, stop: asyncio.Event) -> None:
@@ -85,22 +90,36 @@ class Worker:
         self._policy.poll()  # before a connection is accepted: nobody is ever let in by an empty policy
         server = Server(self.app)
         side = Server(Admin(self._meter, self.live, self._options.worker))
-        listeners = [await loop.create_server(server.protocol, sock=public, backlog=4096)]
-        if admin is not None:
-            listeners.append(await loop.create_server(side.protocol, sock=admin))
+        front = self._open(public, server)
+        await front.follow(self._door.listener)
+        inside = await loop.create_server(side.protocol, sock=admin) if admin is not None else None
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(beat) for beat in (self._tick(), self._poll(), self._beat(), self._note())]
             _log.info("serving", extra={"fields": {"worker": self.boot, "routes": self._fleet.routes.generation}})
             await stop.wait()
-            listeners[0].close()
+            front.close()
             await self._drain(server)
             for task in tasks:
                 task.cancel()
-        for listener in listeners:
-            listener.close()
+        if inside is not None:
+            inside.close()
         server.stop()
         side.stop()
         self._close()
+
+    def _open(self, public: socket.socket, server: Server) -> Front:
+        """Prepare the public port. Raises Invalid where it could never be opened as it is."""
+        options, listener = self._options, self._door.listener
+        front = self._front = Front(public, server.protocol)
+        front.given = Pair(options.cert_file, options.key_file)
+        front.insecure = options.insecure
+        named = options.cert_file or (listener.cert_file if listener is not None else "")
+        if not (named or front.insecure or front.is_local):
+            raise Invalid(
+                "other machines reach this address, and without TLS keys and prompts cross the network in the clear: "
+                "give --tls-cert and --tls-key, or say --insecure-bind where TLS stands in front"
+            )
+        return front
 
     async def _drain(self, server: Server) -> None:
         """Let running requests finish, up to the limit; then end them in their dialect."""
@@ -141,6 +160,8 @@ class Worker:
             await asyncio.sleep(_POLL)
             before = self._generations()
             self._policy.poll()
+            if self._front is not None and not self._draining:
+                await self._front.follow(self._door.listener)
             if self._generations() != before:
                 self._say()  # a rollout, a drain or a revocation waits for this acknowledgement
 
@@ -175,7 +196,7 @@ class Worker:
 
     def live(self) -> Live:
         """Say how this worker is."""
-        fleet = self._fleet
+        fleet, front = self._fleet, self._front
         ups = (*fleet.upstreams.values(), *fleet.retired)
         requests = [request.ticket.in_flight() for request in self.house.active if isinstance(request, Forward)]
         return Live(
@@ -184,7 +205,8 @@ class Worker:
             at=clock.now(),
             routes_generation=fleet.routes.generation,
             callers_generation=self._policy.callers_generation,
-            routes_error=self._policy.problem,
+            routes_error="; ".join(filter(None, (self._policy.problem, front.problem if front is not None else ""))),
+            tls_cert_file=front.cert_file if front is not None else "",
             draining=self._draining,
             endpoints=tuple(_load(up) for up in ups),
             services=tuple(

@@ -301,7 +301,8 @@ class Connection(asyncio.Protocol):
             # Unread bytes at close() make the kernel send a reset, and the client loses the answer just written.
             self.lingering = True
             self.deadline = clock.mono() + self.server.limits.linger
-            self.transport.write_eof()
+            if self.transport.can_write_eof():  # TLS cannot; there our `connection: close` has said it
+                self.transport.write_eof()
         else:
             self.transport.close()
 

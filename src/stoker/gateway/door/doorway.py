@@ -9,6 +9,7 @@ from stoker.facts.door import HEALTH, METRICS, ROOT, AccessLog, Door, Listener
 from stoker.gateway.door.address import Network, client
 from stoker.gateway.door.cross import Cross
 from stoker.gateway.door.journal import Journal
+from stoker.gateway.ticket import Ticket
 from stoker.http1.exchange import Exchange
 
 _JSON: Final = b"content-type: application/json\r\n"
@@ -30,6 +31,7 @@ class Doorway:
         self.port = 0
         self.cross: Cross | None = None
         self.journal: Journal | None = None
+        self.observes = False  # whether a request must be shown to us at all
         self.ready: Callable[[], bool] = lambda: False
         self.metrics: Callable[[], bytes] = bytes
 
@@ -45,6 +47,7 @@ class Doorway:
             self._log_rules = rules.access_log
             path = self._folder / "logs" / f"access-{self._worker}.log"
             self.journal = Journal(rules.access_log, path) if rules.access_log is not None else None
+        self.observes = self.cross is not None or self.journal is not None
 
     @property
     def listener(self) -> Listener | None:
@@ -58,10 +61,14 @@ class Doorway:
         """What keeps the rules from being wholly in force."""
         return self.journal.problem if self.journal is not None else ""
 
-    def client(self, exchange: Exchange) -> str:
-        """Find the client's address, for the log."""
-        connection = exchange.connection
-        return client(connection.peer if connection is not None else "", exchange.headers, self._trusted)
+    def observe(self, ticket: Ticket) -> None:
+        """Note from where a request comes: for its answer in a browser, and for the log."""
+        exchange = ticket.exchange
+        if self.cross is not None:
+            ticket.cross = self.cross.fields(exchange.headers)
+        if self.journal is not None:
+            connection = exchange.connection
+            ticket.client = client(connection.peer if connection is not None else "", exchange.headers, self._trusted)
 
     def opens(self, exchange: Exchange, path: bytes) -> bool:
         """Tell whether somebody without a key may have this."""
