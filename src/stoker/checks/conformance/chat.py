@@ -6,7 +6,7 @@ import msgspec
 
 from stoker.base.json import Json, JsonObject
 from stoker.checks.conformance.asks import CITY, FIX_TOOLS, HELLO, SCHEMA, WEATHER, arguments_problem, fits
-from stoker.checks.conformance.events import Stream, stream_of
+from stoker.checks.conformance.events import Stream, counted, stream_of
 from stoker.checks.conformance.probe import (
     Finding,
     Probe,
@@ -74,7 +74,7 @@ def _stream_problems(stream: Stream) -> list[str]:
 
 def _stream(talk: Talk) -> Finding:
     stream = stream_of(talk.post(PATH, ask(talk, stream=True)))
-    return judged(_stream_problems(stream), f"{len(stream.events)} events, [DONE]")
+    return judged(_stream_problems(stream), f"{counted(stream)}, [DONE]")
 
 
 def _reports(stream: Stream) -> list[JsonObject]:

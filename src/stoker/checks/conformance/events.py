@@ -75,6 +75,13 @@ def _name(raw: bytes) -> str:
     return next(lines, b"event:")[6:].strip().decode(errors="replace")
 
 
+def counted(stream: Stream) -> str:
+    """Say how much came, and how many signs of life were among it: comments, pings, repeated states."""
+    repeated = sum(e.name == "response.in_progress" for e in stream.events)
+    signs = stream.comments + sum(e.name == "ping" for e in stream.events) + max(repeated - 1, 0)
+    return f"{len(stream.events)} events" + (f", {signs} keep-alives" if signs else "")
+
+
 def named(stream: Stream) -> list[str]:
     """Complain about events whose line ``event:`` and member ``type`` differ: clients look at either."""
     wrong = [e for e in stream.events if e.name != e.value.get("type")]

@@ -5,7 +5,7 @@ from typing import Final
 from stoker.base.json import Json, JsonObject
 from stoker.checks.conformance.asks import CITY, FIX_TOOLS, HELLO, SCHEMA, WEATHER, arguments_problem, fits
 from stoker.checks.conformance.chat import error_problems
-from stoker.checks.conformance.events import Stream, named, stream_of
+from stoker.checks.conformance.events import Stream, counted, named, stream_of
 from stoker.checks.conformance.probe import (
     Finding,
     Got,
@@ -91,7 +91,7 @@ def _stream(talk: Talk) -> Finding:
     whole = text_of(stream.events[-1].value.get("response")) if stream.events else ""
     if not problems and deltas != whole:
         problems.append(f"the pieces make {deltas[:60]!r}, the whole response has {whole[:60]!r}")
-    return judged(problems, f"{len(stream.events)} events")
+    return judged(problems, counted(stream))
 
 
 def _taken(body: JsonObject, talk: Talk) -> Finding:
