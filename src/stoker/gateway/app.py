@@ -72,10 +72,8 @@ class App:
             request_id = given.decode()
         ticket = Ticket(exchange, id_, request_id, path[:256].decode("utf-8", "replace"))
         exchange.note = ticket
-        if door.cross is not None:
-            ticket.cross = door.cross.fields(headers)
-        if door.journal is not None:
-            ticket.client = door.client(exchange)
+        if door.observes:
+            door.observe(ticket)
         exchange.body_limit = house.fleet.routes.body_bytes
         probe = headers.get(_PROBE_HEADER)
         if probe is not None:
