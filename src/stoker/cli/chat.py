@@ -48,7 +48,7 @@ def chat(
             "stream": True,
             "max_tokens": max_tokens,
         }
-        answer = "".join(_answer(text(status, "endpoint"), key, body))
+        answer = "".join(_answer(status, key, body))
         talk.append({"role": "assistant", "content": answer})
 
 
@@ -61,14 +61,15 @@ def _typed() -> Iterator[str]:
             return
 
 
-def _answer(endpoint: str, key: str, body: JsonObject) -> Iterator[str]:
+def _answer(status: JsonObject, key: str, body: JsonObject) -> Iterator[str]:
     """Print the pieces of an answer as they come. Raises Driver when it broke off."""
     call = Call(
-        url=f"{endpoint}/chat/completions",
+        url=f"{text(status, 'endpoint')}/chat/completions",
         method="POST",
         headers={"authorization": f"Bearer {key}", "content-type": "application/json"},
         body=msgspec.json.encode(body),
         timeout=600,
+        trusted_cert_file=text(status, "certificate"),
     )
     for line in stream(call):
         data = line.strip().removeprefix(b"data:").strip()

@@ -32,6 +32,8 @@ def create(
             "services": list(service),
         },
     )
+    for warning in answer.get("warnings") or []:  # type: ignore[union-attr]
+        err.print(f"[yellow]warning:[/yellow] {warning}")
     err.print(f"key {text(answer, 'id')} of caller {caller}; it is shown only now:")
     print(text(answer, "key"))
 

@@ -3,6 +3,7 @@
 import importlib.util
 import ipaddress
 import re
+import ssl
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -53,9 +54,24 @@ def address(listen: str, *, insecure: bool, field: str = "--listen") -> None:
             Fault(
                 message=f"other machines reach {host}: without TLS, keys and prompts cross the network in the clear",
                 field="--listen",
-                hint="put TLS in front and say --insecure, or listen on 127.0.0.1",
+                hint="give --tls-cert and --tls-key, or put TLS in front and say --insecure, or listen on 127.0.0.1",
             )
         )
+
+
+def certificate(cert: Path | None, key: Path | None) -> list[str]:
+    """Write the words for certificate and key; raises Invalid for a pair that no client could be served with."""
+    if cert is None and key is None:
+        return []
+    if cert is None or key is None:
+        missing = "--tls-key" if key is None else "--tls-cert"
+        raise Invalid(Fault(message="certificate and key go together", field=missing, hint=f"give {missing} too"))
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except OSError as error:  # ssl.SSLError is one
+        message = f"{cert} with {key}: {error.strerror or error}"
+        raise Invalid(Fault(message=message, field="--tls-cert", hint="a chain and its key, both PEM")) from error
+    return ["--tls-cert", str(cert.absolute()), "--tls-key", str(key.absolute())]
 
 
 def machine(state: Path) -> list[str]:

@@ -41,6 +41,8 @@ def up(
     workers: Annotated[int, typer.Option(help="Gateway processes.", min=1, max=16)] = 1,
     unmetered: Annotated[bool, typer.Option(help="Serve even when no usage record can be written.")] = False,
     accept_licence: Annotated[bool, typer.Option(help="Accept the licence of the model that --model names.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM); read again when it changes.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     insecure: Annotated[bool, typer.Option(help="Allow to listen beyond loopback without TLS.")] = False,
     bare: Annotated[bool, typer.Option(help="Start no model and wait for none: `stoker apply` brings yours.")] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait until the model answers.")] = 900.0,
@@ -50,18 +52,19 @@ def up(
     if not detach:
         _mind_signals()
     preflight.place(settings.layout)
-    preflight.address(listen, insecure=insecure)
+    tls = preflight.certificate(tls_cert, tls_key)
+    preflight.address(listen, insecure=insecure or bool(tls))
     preflight.address(admin, insecure=False, field="--admin")
     manifests = preflight.manifests(model, exposed=_EXPOSED, accept=accept_licence, port=int(listen.rpartition(":")[2]))
     for line in preflight.machine(settings.layout.root):
         err.print(f"[yellow]note:[/yellow] {line}")
     words = ["--state-dir", str(settings.layout.root), "--listen", listen, "--admin", admin, "--workers", str(workers)]
-    words += ["--unmetered"] if unmetered else []
+    words += (["--unmetered"] if unmetered else []) + tls + (["--insecure-bind"] if insecure else [])
     words += ["--hub-endpoint", settings.hub_endpoint] if settings.hub_endpoint else []
     started = _ensure_running(settings, words)
-    fixed = [name for name in ("listen", "admin", "workers", "unmetered") if _given(context, name)]
+    fixed = [name for name in ("listen", "admin", "workers", "unmetered", "tls_cert") if _given(context, name)]
     if fixed and not started:
-        names = ", ".join(f"--{name}" for name in fixed)
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in fixed)
         err.print(f"[yellow]warning:[/yellow] {names}: counts only at a start, so nothing changed: `stoker down` first")
     api = Client(settings.layout, actor=settings.actor)
     try:

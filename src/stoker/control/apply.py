@@ -10,6 +10,7 @@ import yaml
 from stoker.base import clock
 from stoker.base.errors import Fault, Invalid, NotFound
 from stoker.base.json import Json, JsonObject
+from stoker.control.advice import sessions
 from stoker.control.desk import Desk
 from stoker.drivers.store.base import Event, Resource
 from stoker.spec import kinds, manifest, references
@@ -63,7 +64,9 @@ async def run(desk: Desk, request: Request, *, actor: str) -> JsonObject:
         for _, before, after in pairs:
             await _tell_acceptance(desk, before, after, actor=actor)
         desk.wake()
-    return {"results": results, "warnings": [w for d in documents for w in _warnings(d)]}
+    told: list[Json] = [w for d in documents for w in _warnings(d)]
+    told += await sessions.advise(desk, [after for _, _, after in pairs], now=clock.now())
+    return {"results": results, "warnings": told}
 
 
 def _read(request: Request) -> list[Document]:

@@ -9,6 +9,7 @@ from typing import Final, cast
 from stoker.base import clock
 from stoker.base.errors import Conflict, Invalid, NotFound
 from stoker.base.json import Json, JsonObject
+from stoker.control.advice import sessions
 from stoker.control.desk import Desk
 from stoker.control.gateways import observe_gateways
 from stoker.decide.acknowledge import callers_acknowledged
@@ -48,7 +49,8 @@ async def create(desk: Desk, wanted: Wanted, *, actor: str) -> JsonObject:
             held = [c for c in held if not _expired(cast("JsonObject", c))]
         spec = dump_spec(parse_spec("Caller", {**caller.spec, "credentials": [*held, credential]}))
         try:
-            await desk.store.apply([_with(caller, spec)], actor=actor)
+            made = _with(caller, spec)
+            await desk.store.apply([made], actor=actor)
             break
         except Conflict:
             continue
@@ -56,7 +58,8 @@ async def create(desk: Desk, wanted: Wanted, *, actor: str) -> JsonObject:
         raise Conflict(f"Caller/{wanted.caller} is being changed by somebody else; try again")
     await _note(desk, wanted.caller, "KeyCreated", f"key {identity}", actor=actor)
     await _settle(desk, before)
-    return {"id": identity, "key": key}
+    told = [line for line in await sessions.advise(desk, [made], now=clock.now()) if identity in line]
+    return {"id": identity, "key": key, "warnings": cast("list[Json]", told)}
 
 
 async def listing(desk: Desk) -> list[Json]:

@@ -16,7 +16,7 @@ from stoker.control.evidence.stock import Look, Want
 from stoker.control.world import cores
 from stoker.decide.preflight import Candidate, preflight
 from stoker.decide.replica import Check
-from stoker.drivers import files, spawn
+from stoker.drivers import files
 from stoker.drivers.hosts.base import Order
 from stoker.drivers.store.base import Resource
 from stoker.engines import registry
@@ -244,12 +244,6 @@ def secret_of(path: str) -> str:
     """Read the secret of a running attempt."""
     data = files.read(Path(path)) if path else None
     return data.decode().strip() if data else ""
-
-
-def gateway_address(desk: Desk) -> str:
-    """Where the gateways listen, as the supervisor's run file tells."""
-    background = spawn.find(desk.layout)
-    return f"http://{background.listen}" if background and background.listen else ""
 
 
 def probe_key(desk: Desk) -> bytes:

@@ -16,6 +16,7 @@ from stoker.control.desk import Desk
 from stoker.control.evidence import extras
 from stoker.control.evidence.extras import Attempted
 from stoker.control.evidence.questions import Subject
+from stoker.control.gateways import public_address
 from stoker.control.launching import Case
 from stoker.control.routing import Board
 from stoker.control.world import World
@@ -316,6 +317,7 @@ def _subject(desk: Desk, world: World, step: Step) -> Subject | None:
     if step.attempt is None:
         return None
     run = step.attempt.run
+    public = public_address(desk.layout)
     return Subject(
         attempt=run.name,
         engine=step.engine,
@@ -324,7 +326,8 @@ def _subject(desk: Desk, world: World, step: Step) -> Subject | None:
         served_name=launching.upstream_name(step.case, _listed(step)),
         strict_name=not step.spec.template.opaque,
         endpoint=step.key,
-        gateway=launching.gateway_address(desk),
+        gateway=public.origin,
+        gateway_cert_file=public.cert_file,
         probe_key=launching.probe_key(desk),
         workers=world.gateways.expected,
         generate=_policy(step.case).generate,

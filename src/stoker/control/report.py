@@ -15,7 +15,7 @@ from stoker.base.json import Json, JsonObject
 from stoker.base.units import show_bytes
 from stoker.control.deployments import json_list, memory_of
 from stoker.control.desk import Desk
-from stoker.control.gateways import observe_gateways
+from stoker.control.gateways import observe_gateways, public_address
 from stoker.decide.acknowledge import STALE_AFTER, Gateways
 from stoker.drivers import devices, files, models, spawn
 from stoker.drivers.ledger.sqlite import GROUPS
@@ -77,7 +77,7 @@ async def status(desk: Desk) -> JsonObject:
     """Everything that runs, in one object."""
     gateways = observe_gateways(desk.layout)
     now = clock.now()
-    background = spawn.find(desk.layout)
+    background, public = spawn.find(desk.layout), public_address(desk.layout)
     machine = devices.survey(desk.layout.root)
     gpus = [d for d in machine.devices if d.kind == "gpu"]
     workers: list[Json] = [
@@ -94,7 +94,8 @@ async def status(desk: Desk) -> JsonObject:
     return {
         "version": __version__,
         "stateDir": str(desk.layout.root),
-        "endpoint": f"http://{background.listen}/v1" if background else "",
+        "endpoint": f"{public.origin}/v1" if public.origin else "",
+        "certificate": public.cert_file,
         "supervisor": background.pid if background and background.alive else None,
         "gateways": workers,
         "machine": {

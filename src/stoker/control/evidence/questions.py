@@ -37,6 +37,7 @@ class Subject:
     strict_name: bool  # the platform chose the name, so another one is a fault
     endpoint: str
     gateway: str  # http://host:port of the public listener
+    gateway_cert_file: str  # of a listener with TLS
     probe_key: bytes
     workers: int
     generate: float
@@ -182,8 +183,15 @@ def _routable(subject: Subject) -> Check:
             expires_at=clock.now() + 60 + subject.generate,
         )
         body: JsonObject = {"model": subject.served_name, "messages": list(_PROMPT), "max_tokens": 4, "temperature": 0}
-        reply = post_json(
-            f"{subject.gateway}/v1/chat/completions", body, headers={probe.HEADER: header}, timeout=subject.generate
+        reply = fetch(
+            Call(
+                url=f"{subject.gateway}/v1/chat/completions",
+                method="POST",
+                headers={probe.HEADER: header, "content-type": "application/json"},
+                body=msgspec.json.encode(body),
+                timeout=subject.generate,
+                trusted_cert_file=subject.gateway_cert_file,
+            )
         )
         said = _completion(reply)
         if not said.ok:

@@ -52,6 +52,9 @@ class Settings:
     admin: str = ADMIN
     workers: int = 1
     unmetered: bool = False
+    tls_cert: str = ""
+    tls_key: str = ""
+    insecure_bind: bool = False  # whoever started us wants other machines served without TLS
     hub_endpoint: str = ""
     controller: str = "stoker.control"  # the modules that are run; tests put others here
     gateway: str = "stoker.gateway"
@@ -131,7 +134,7 @@ class _Supervisor:
         return _Part(
             name=f"gateway-{number}",
             module=settings.gateway,
-            arguments=arguments + (["--unmetered"] if settings.unmetered else []),
+            arguments=arguments + _flags(settings),
             fds=fds,
             on_death=signal.SIGTERM,  # it closes its listener, drains and ends
             ceiling=GATEWAY_CEILING_SECONDS,
@@ -235,6 +238,12 @@ class _Supervisor:
             "stopping": stopping,  # whoever wants to start waits for the end instead of talking to a dying controller
         }
         files.replace(self._layout.run / "supervisor.json", msgspec.json.encode(run))
+
+
+def _flags(settings: Settings) -> list[str]:
+    tls = ["--tls-cert", settings.tls_cert, "--tls-key", settings.tls_key] if settings.tls_cert else []
+    insecure = ["--insecure-bind"] if settings.insecure_bind else []
+    return tls + insecure + (["--unmetered"] if settings.unmetered else [])
 
 
 def _stop_engines(root: Path) -> list[str]:

@@ -1,0 +1,1 @@
+"""What is allowed, but will surprise its owner later."""
