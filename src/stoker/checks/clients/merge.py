@@ -58,10 +58,17 @@ def _toml(ours: JsonObject, before: str, file: str) -> str:
     for path, values in _tables(ours):
         tables = _replace(tables, path, values)
     text = head.rstrip("\n") + "\n" + ("\n" + tables.lstrip("\n") if tables.strip() else "")
-    if tomllib.loads(text) != deep(there, ours):
+    if _read_back(text) != deep(there, ours):
         message = "its shape does not allow a safe change, so nothing was written: add the settings by hand"
         raise Invalid(Fault(message=message, file=file))
     return text
+
+
+def _read_back(text: str) -> JsonObject | None:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -105,7 +112,8 @@ def _replace(tables: str, path: str, values: JsonObject) -> str:
     block = f"[{path}]\n{body.strip(chr(10))}\n"
     if found is None:
         return f"{tables.rstrip(chr(10))}\n\n{block}".lstrip("\n")
-    return tables[: found.start()] + block + ("\n" if tables[found.end() :] else "") + tables[found.end() :]
+    rest = tables[found.end() :].lstrip("\n")
+    return tables[: found.start()] + block + (f"\n{rest}" if rest else "")
 
 
 def _env(ours: JsonObject, before: str) -> str:

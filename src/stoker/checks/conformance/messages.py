@@ -5,7 +5,7 @@ from typing import Final
 
 from stoker.base.json import Json, JsonObject
 from stoker.checks.conformance.asks import CITY, FIX_TOOLS, HELLO, SCHEMA, WEATHER, arguments_problem, fits
-from stoker.checks.conformance.events import Event, Stream, named, stream_of
+from stoker.checks.conformance.events import Event, Stream, counted, named, stream_of
 from stoker.checks.conformance.probe import (
     Finding,
     Got,
@@ -91,9 +91,7 @@ def _stream(talk: Talk) -> Finding:
         problems.append(f"stop_reason is {at(last, 'delta', 'stop_reason')!r}")
     if not problems and count(at(last, "usage", "output_tokens")) < 0:
         problems.append("message_delta has no usage.output_tokens")
-    return judged(
-        problems, f"{len(stream.events)} events, {at(last, 'delta', 'stop_reason')}, usage {at(last, 'usage')}"
-    )
+    return judged(problems, f"{counted(stream)}, {at(last, 'delta', 'stop_reason')}, usage {at(last, 'usage')}")
 
 
 def _taken(body: JsonObject, talk: Talk, *, path: str = PATH, **headers: str) -> Finding:
