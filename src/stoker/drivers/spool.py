@@ -91,6 +91,12 @@ class Spool:
         """Records that a power cut would lose now."""
         return self._unsynced
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Number of the segment, and where the next record goes in it."""
+        with self._lock:
+            return self._number, self._at
+
     def append(self, record: Record) -> None:
         """Hand one record to the kernel; raises Driver when disk and reserve are full (never when unmetered)."""
         payload = _encode(record)

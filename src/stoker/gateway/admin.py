@@ -19,10 +19,9 @@ _TEXT: Final = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 class Admin:
     """The application of the admin port."""
 
-    def __init__(self, meter: Meter, live: Callable[[], Live], worker: int) -> None:
-        self._meter = meter
+    def __init__(self, metrics: Callable[[], bytes], live: Callable[[], Live]) -> None:
+        self._metrics = metrics
         self._live = live
-        self._worker = worker
 
     def head(self, exchange: Exchange) -> bool:
         """Take no body."""
@@ -34,7 +33,7 @@ class Admin:
         if exchange.method not in (b"GET", b"HEAD"):
             exchange.respond(405, _JSON, errors.body(405, "Use GET here.", code="method_not_allowed"))
         elif path == b"/metrics":
-            exchange.respond(200, _TEXT, page(self._meter, self._live(), self._worker))
+            exchange.respond(200, _TEXT, self._metrics())
         elif path == b"/live":
             exchange.respond(200, _JSON, msgspec.json.encode(self._live()))
         elif path == b"/healthz":
@@ -67,6 +66,7 @@ _TEXTS = {
     "stoker_accounting_ok": ("gauge", "1 while records are written as they should be."),
     "stoker_records_written_total": ("counter", "Ledger records handed to the spool."),
     "stoker_records_refused_total": ("counter", "Ledger records for which there was no room."),
+    "stoker_access_log_lines_lost_total": ("counter", "Lines for which the access log found no room."),
     "stoker_records_unsynced": ("gauge", "Records that a power cut would lose now."),
 }
 
@@ -137,6 +137,7 @@ def _gauges(meter: Meter, live: Live) -> Iterator[_Series]:
     yield "stoker_accounting_ok", {}, live.accounting == "ok"
     yield "stoker_records_written_total", {}, live.records_written
     yield "stoker_records_refused_total", {}, meter.unwritten
+    yield "stoker_access_log_lines_lost_total", {}, meter.journal.lost if meter.journal is not None else 0
     yield "stoker_records_unsynced", {}, live.records_unsynced
 
 

@@ -30,6 +30,8 @@ class Spool(Protocol):
 class Journal(Protocol):
     """Where finished requests are noted for people."""
 
+    lost: int
+
     def add(self, record: Record, client: str) -> None:
         """Note one."""
 
@@ -101,12 +103,16 @@ class Meter:
                 told = {"outcome": Outcome.REJECTED, "detail": "accounting", "status": 503}
                 self.journal.add(msgspec.structs.replace(record, **told), client)
             return False
-        self.written += 1
         if self.journal is not None:
             self.journal.add(record, client)
+        self.recount(record)
+        return True
+
+    def recount(self, record: Record) -> None:
+        """Count a record that is in the spool, ours or that of the worker before us."""
+        self.written += 1
         if record.caller != PROBE_CALLER:  # the controller's probes are nobody's traffic
             self._count(record)
-        return True
 
     def _count(self, record: Record) -> None:
         service = record.service

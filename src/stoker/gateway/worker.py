@@ -30,6 +30,7 @@ from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
 from stoker.gateway.meter import Meter, epoch_of
 from stoker.gateway.reload import Policy
+from stoker.gateway.tally.keep import Tally
 from stoker.http1.server import Server
 
 _log = logging.getLogger("gateway")
@@ -67,7 +68,9 @@ class Worker:
         self._meter = Meter(self._spool, self.boot)
         salt = files.secret(folder / "keys" / "salt").encode()[:64]
         self._door = Doorway(folder, options.worker)
-        self._door.metrics = lambda: pages.page(self._meter, self.live(), options.worker)
+        self._door.metrics = self._metrics
+        self._tally = Tally(run / f"gateway-{options.worker}.counts", self._meter, self._spool, self.boot)
+        self._tally.recall(folder / "spool")
         self.house = House(
             fleet=self._fleet, meter=self._meter, live=self._live, limits=self._limits, salt=salt, door=self._door
         )
@@ -89,7 +92,7 @@ class Worker:
         self._door.port = public.getsockname()[1]
         self._policy.poll()  # before a connection is accepted: nobody is ever let in by an empty policy
         server = Server(self.app)
-        side = Server(Admin(self._meter, self.live, self._options.worker))
+        side = Server(Admin(self._metrics, self.live))
         front = self._open(public, server)
         await front.follow(self._door.listener)
         inside = await loop.create_server(side.protocol, sock=admin) if admin is not None else None
@@ -139,6 +142,7 @@ class Worker:
         for up in self._fleet.upstreams.values():
             up.pool.close()
         self._say()
+        self._tally.keep()
         self._door.close()
         try:
             self._spool.close()
@@ -169,9 +173,12 @@ class Worker:
         return self._fleet.routes.generation, self._policy.callers_generation
 
     async def _beat(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, counted = asyncio.get_running_loop(), -1
         while True:
             self._say()
+            if self._meter.written != counted:
+                counted = self._meter.written
+                self._tally.keep()
             await asyncio.sleep(_BEAT)
             try:
                 await loop.run_in_executor(None, self._spool.sync)  # a thread: fdatasync waits for the disk
@@ -187,6 +194,10 @@ class Worker:
             lines = journal.take() if journal is not None else b""
             if journal is not None and lines:
                 await loop.run_in_executor(None, journal.write, lines)
+
+    def _metrics(self) -> bytes:
+        self._tally.keep()  # first: what was shown must never be taken back
+        return pages.page(self._meter, self.live(), self._options.worker)
 
     def _say(self) -> None:
         try:
