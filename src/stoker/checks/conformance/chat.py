@@ -156,7 +156,11 @@ def _structured(talk: Talk) -> Finding:
     text = words(at(got.value, "choices", 0, "message", "content"))
     if got.status != 200:
         return failed(got.shown)
-    return passed(text[:80]) if fits(text) else failed(f"the answer does not fit the schema: {text[:120]!r}")
+    return (
+        passed(" ".join(text[:80].split()))
+        if fits(text)
+        else failed(f"the answer does not fit the schema: {text[:120]!r}")
+    )
 
 
 def called(stream: Stream) -> tuple[list[str], JsonObject]:

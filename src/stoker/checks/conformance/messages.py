@@ -188,7 +188,11 @@ def _structured(talk: Talk) -> Finding:
     if got.status != 200:
         return failed(got.shown)
     text = "".join(words(block.get("text")) for block in rows(at(got.value, "content")))
-    return passed(text[:80]) if fits(text) else failed(f"the answer does not fit the schema: {text[:120]!r}")
+    return (
+        passed(" ".join(text[:80].split()))
+        if fits(text)
+        else failed(f"the answer does not fit the schema: {text[:120]!r}")
+    )
 
 
 def _counted(talk: Talk) -> Finding:

@@ -53,7 +53,7 @@ class Got:
         """Say in one short line what came."""
         if self.trouble:
             return self.trouble
-        return f"{self.status} {self.body[:_SHOWN].decode(errors='replace')}".strip()
+        return " ".join(f"{self.status} {self.body[:_SHOWN].decode(errors='replace')}".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
