@@ -1,4 +1,4 @@
-"""What does a request of the OpenAI dialects ask for, and what must be changed before an engine sees it?"""
+"""What does a request ask for, and what must be changed before an engine that speaks its dialect sees it?"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,6 +25,10 @@ class Asked(msgspec.Struct, kw_only=True):
     input: msgspec.Raw = _ABSENT
     prompt_cache_key: str | None = None
     tools: msgspec.Raw = _ABSENT
+    max_output_tokens: int | msgspec.UnsetType | None = msgspec.UNSET  # responses
+    instructions: msgspec.Raw = _ABSENT  # responses
+    system: msgspec.Raw = _ABSENT  # messages
+    metadata: msgspec.Raw = _ABSENT
 
     @property
     def wants_usage(self) -> bool:
@@ -34,24 +38,54 @@ class Asked(msgspec.Struct, kw_only=True):
     @property
     def cap(self) -> int | None:
         """The most output tokens that the client asked for; None: it did not say."""
-        given = (self.max_completion_tokens, self.max_tokens, self.n_predict)
+        given = (self.max_completion_tokens, self.max_tokens, self.n_predict, self.max_output_tokens)
         asked = [value for value in given if isinstance(value, int) and value >= 0]
         return min(asked) if asked else None
 
     @property
     def session_key(self) -> str | None:
-        """What the body says about the session that it belongs to."""
-        return self.prompt_cache_key
+        """What the body says about the session that it belongs to; a user's name is none."""
+        return self.prompt_cache_key or (_session_in(self.metadata) if self.metadata else None)
 
     @property
     def turns(self) -> bytes:
         """The bytes of the conversation, empty where the call is none."""
-        return bytes(self.messages)
+        if self.messages:
+            return bytes(self.messages)
+        given = bytes(self.input)
+        return given if given.startswith(b"[{") else b""  # items; the input of embeddings is text or numbers
 
     @property
     def text(self) -> bytes:
-        """The bytes of the prompt, in whichever member they are."""
+        """The bytes of the prompt, in whichever members they are, in the order in which a model reads them."""
+        if self.system or self.instructions:
+            return bytes(self.system) + bytes(self.instructions) + (bytes(self.messages) or bytes(self.input))
         return bytes(self.messages) or bytes(self.prompt) or bytes(self.input)
+
+    @property
+    def wants_tools(self) -> bool:
+        """Whether the model may call tools."""
+        return len(self.tools) > 2 and bytes(self.tools) != b"null"
+
+
+class _User(msgspec.Struct):
+    user_id: str | None = None
+
+
+class _Session(msgspec.Struct):
+    session_id: str | None = None
+
+
+def _session_in(metadata: msgspec.Raw) -> str | None:
+    """Find the session in what Claude Code writes for a user: JSON, formerly a name that ends in the session."""
+    try:
+        user = msgspec.json.decode(metadata, type=_User | None)
+        given = user.user_id or "" if user is not None else ""
+        if given.startswith("{"):
+            return msgspec.json.decode(given, type=_Session).session_id
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return given.partition("_session_")[2] or None
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +96,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decode = msgspec.json.Decoder(Asked).decode
-_CAPS: Final = ("max_tokens", "max_completion_tokens", "n_predict")
+_CAPS: Final = {"messages": ("max_tokens",), "responses": ("max_output_tokens",)}
+_OPENAI_CAPS: Final = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
 def read(body: bytes) -> Asked:
@@ -75,35 +110,37 @@ def read(body: bytes) -> Asked:
         raise Invalid("the request body is nested too deeply") from error
 
 
-def caps(asked: Asked, cap: int) -> Mapping[str, int]:
+def caps(asked: Asked, cap: int, *, dialect: str = "chat") -> Mapping[str, int]:
     """Say which output limits to write: the one that a client gave is lowered, a missing one is added.
 
     ``null`` and negative numbers mean "no limit" to engines, so they are missing ones.
     """
+    names = _CAPS.get(dialect, _OPENAI_CAPS)
     alone = asked.max_completion_tokens is msgspec.UNSET and asked.n_predict is msgspec.UNSET
-    if alone and isinstance(asked.max_tokens, int) and 0 <= asked.max_tokens <= cap:
+    if alone and names[0] == "max_tokens" and isinstance(asked.max_tokens, int) and 0 <= asked.max_tokens <= cap:
         return {}
     wrong = {}
     found = False
-    for name in _CAPS:
+    for name in names:
         value = getattr(asked, name)
         if value is msgspec.UNSET:
             continue
         if value is None or value < 0 or value > cap:
             wrong[name] = cap
         found = True
-    return wrong if found else {"max_tokens": cap}
+    return wrong if found else {names[0]: cap}
 
 
-def prepare(body: bytes, asked: Asked, *, cap: int, model: str, stream: bool) -> Change:
+def prepare(body: bytes, asked: Asked, *, cap: int, model: str, stream: bool, dialect: str = "chat") -> Change:
     """Write the output cap, the engine's name of the model, and (``stream``) streaming with usage, as splices."""
-    wanted: dict[str, bytes] = {name: b"%d" % value for name, value in caps(asked, cap).items()} if cap else {}
+    limits = caps(asked, cap, dialect=dialect) if cap else {}
+    wanted: dict[str, bytes] = {name: b"%d" % value for name, value in limits.items()}
     if model and model != asked.model:
         wanted["model"] = msgspec.json.encode(model)
     if stream:
         if asked.stream is not True:
             wanted["stream"] = b"true"
-        if not asked.wants_usage:
+        if dialect not in _CAPS and not asked.wants_usage:  # the others always report usage
             options = asked.stream_options or {}
             wanted["stream_options"] = msgspec.json.encode({**options, "include_usage": True})
     if not wanted:

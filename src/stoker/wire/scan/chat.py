@@ -12,7 +12,7 @@ from stoker.facts.ending import Flag, Outcome
 from stoker.wire.aggregate import Aggregate
 from stoker.wire.follow import Follow, readable
 from stoker.wire.scan.calls import Calls, Seen, Tool
-from stoker.wire.scan.heard import Heard
+from stoker.wire.scan.heard import Heard, said
 from stoker.wire.scan.how import How
 from stoker.wire.scan.mend import Mends, whole
 from stoker.wire.sse import data_of
@@ -61,7 +61,6 @@ class Logprobs(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(Chunk).decode
 _logprobs = msgspec.json.Decoder(Logprobs | None).decode
-_NOTHING: Final = (b"", b'""', b"null", b"[]")
 _FINISH: Final = {
     "length": Outcome.LENGTH,
     "repetition": Outcome.LENGTH,  # vLLM stopped an answer that went round in circles
@@ -72,11 +71,6 @@ _FINISH: Final = {
 _GAVE_UP: Final = frozenset({"abort", "error", "cancelled"})  # vLLM and SGLang say so by a finish reason
 _WORDS: Final = {Outcome.LENGTH: "length", Outcome.TOOL_CALLS: "tool_calls", Outcome.REFUSAL: "content_filter"}
 _LOST: Final = b'{"message":"The engine gave up.","type":"upstream_error","code":"upstream_aborted"}'
-
-
-def said(raw: msgspec.Raw) -> bool:
-    """Whether a member says anything."""
-    return bytes(raw) not in _NOTHING
 
 
 class Chat:

@@ -11,6 +11,12 @@ from stoker.wire.scan.think import Think
 from stoker.wire.write.writer import Writer, inside
 
 _PARSES_ITSELF: Final = frozenset({"llama.cpp"})  # engines that never leave reasoning inside content
+_NOTHING: Final = (b"", b'""', b"null", b"[]")
+
+
+def said(raw: msgspec.Raw) -> bool:
+    """Whether a member says anything."""
+    return bytes(raw) not in _NOTHING
 
 
 class Heard:

@@ -1,0 +1,28 @@
+"""How is a model told how much to think? Each dialect and each engine has its own switch."""
+
+from typing import Any, Final
+
+_SWITCHED: Final = frozenset({"vllm", "sglang", "llama.cpp", "dynamo"})  # chat_template_kwargs reach the template
+_OFF: Final = frozenset({"none", "minimal"})
+_EFFORTS: Final = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+
+
+class Engine:
+    """What is known of an engine's requests."""
+
+    __slots__ = ("name", "open")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.open = name in _SWITCHED  # takes members beyond the dialect: templates' switches, top_k, reasoning back
+
+    def think(self, effort: str | None, *, on: bool | None) -> dict[str, Any]:
+        """Write the switch for a chat request; ``on``: asked for, refused, or left to the model."""
+        out: dict[str, Any] = {}
+        if effort in _OFF:
+            on = False
+        elif effort in _EFFORTS:
+            out["reasoning_effort"] = _EFFORTS[effort]
+        if self.open and on is not None:
+            out["chat_template_kwargs"] = {"enable_thinking": on}
+        return out
