@@ -56,7 +56,7 @@ class Responses:
         self._called = False
         self._given: set[int] = set()  # calls of which arguments have come
         self._started = False
-        self._ours = voice is not None and voice.created  # the client has seen a beginning already
+        self._ours: bool | None = None  # whether the client saw a beginning of ours before the engine's first event
         self._swap: tuple[bytes, bytes] | None = None  # the engine's id of the answer, and ours
 
     def event(self, follow: Follow, event: bytes, now: float) -> bytes:
@@ -180,6 +180,8 @@ class Responses:
 
     def _numbered(self, voice: Voice, event: bytes, payload: bytes, seen: Event) -> bytes:
         """Let an event pass, with our number and our id where the client has seen an event of ours."""
+        if self._ours is None:
+            self._ours = voice.created
         if seen.response is not None and seen.type == "response.created":
             if not self._ours:
                 voice.created = True
