@@ -1,0 +1,1 @@
+"""Commands that check a running Stoker from outside."""
