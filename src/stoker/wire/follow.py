@@ -3,7 +3,8 @@
 A scanner knows the engine's dialect and reports here what it sees; a voice knows the client's.
 """
 
-from typing import Any, Final, Protocol
+import json
+from typing import Final, Protocol
 
 import msgspec
 
@@ -267,7 +268,7 @@ class Follow:
             )
         output = usage.completion_tokens
         details = usage.completion_tokens_details
-        if details is not None and details.reasoning_tokens is not None:
+        if details is not None and details.reasoning_tokens:  # 0 from an engine without a parser says nothing
             reasoning = details.reasoning_tokens
         cached = usage.prompt_tokens_details.cached_tokens or 0 if usage.prompt_tokens_details is not None else 0
         reasoning = min(reasoning, output)
@@ -290,10 +291,10 @@ class Follow:
 
 
 def readable(data: bytes) -> bool:
-    """Whether this is JSON."""
+    """Whether a client could read this as JSON; half of a surrogate pair, which msgspec refuses, is read by most."""
     try:
-        msgspec.json.decode(data, type=Any)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        json.loads(data)
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -302,6 +303,7 @@ def _is_json(piece: bytes) -> bool:
     """Whether arguments, as the inside of a JSON string, are JSON themselves; none at all are the empty object."""
     try:
         text = msgspec.json.decode(b'"%b"' % piece, type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, UnicodeError):
         return False
-    return readable(text.encode("utf-8", "replace") or b"{}")
+    return True

@@ -121,7 +121,7 @@ class Chat:
         try:
             chunk = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            follow.broken = follow.broken or not readable(payload)
+            follow.broken = follow.broken or not (self._passes and readable(payload))
             return event if self._passes else b""
         follow.chunks += 1
         self._chunk(follow, chunk, now)
@@ -161,7 +161,10 @@ class Chat:
 
     def _keep(self, follow: Follow, payload: bytes) -> bytes:
         if not follow.broken and follow.error is None and self._aggregate is not None:
-            self._aggregate.add(payload)
+            try:
+                self._aggregate.add(payload)
+            except (msgspec.DecodeError, UnicodeDecodeError):  # in a member that we do not read
+                follow.broken = True
         return b""
 
     def _terminator(self, follow: Follow, event: bytes, now: float) -> bytes:
@@ -231,7 +234,7 @@ class Chat:
         if calls is None:
             calls = self._calls[choice.index] = Calls(self._seed)
         seen = [calls.see(tool) for tool in tools]
-        if choice.finish_reason in ("stop", "tool_calls"):
+        if choice.message is None and choice.finish_reason in ("stop", "tool_calls"):
             seen = [calls.last(what) for what in seen]
         for what in seen:
             follow.argument(choice.index, what.index, what.piece)

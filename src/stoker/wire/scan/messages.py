@@ -86,7 +86,7 @@ _WORDS: Final = {Outcome.LENGTH: "length", Outcome.TOOL_CALLS: "tool_calls", Out
 class Messages:
     """The messages dialect of an engine."""
 
-    __slots__ = ("_body", "_counts", "_heard", "_passes", "_started", "_together", "_writer")
+    __slots__ = ("_body", "_counts", "_ended", "_heard", "_passes", "_started", "_together", "_writer")
 
     def __init__(self, how: How) -> None:
         self._writer = how.writer
@@ -96,6 +96,7 @@ class Messages:
         self._counts = Counts()
         self._body = b""
         self._started = False
+        self._ended = False  # it was said why
 
     def event(self, follow: Follow, event: bytes, now: float) -> bytes:
         """Look at one event and give what goes on."""
@@ -105,7 +106,7 @@ class Messages:
         try:
             seen = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            follow.broken = follow.broken or not readable(payload)
+            follow.broken = follow.broken or not (self._passes and readable(payload))
             return event if self._passes else b""
         if seen.type != "ping":
             follow.chunks += 1
@@ -117,19 +118,26 @@ class Messages:
     def _stop(self, follow: Follow) -> bool:
         """Take the terminator; False: the message never said why it ended, so it did not."""
         follow.done = True
-        follow.broken = follow.broken or not (follow.finished or follow.error is not None)
+        follow.broken = follow.broken or not (self._ended or follow.error is not None)
+        follow.finished = not follow.broken
         return not follow.broken
 
     def _changed(self, follow: Follow, payload: bytes, now: float) -> bytes:
         """Write what an event becomes where it does not simply pass."""
         writer = self._writer
         if writer is None:
-            if self._together is not None and follow.error is None:
-                self._together.add(payload)
+            self._keep(follow, payload)
             return b""
         if follow.error is not None:
             return writer.take() + follow.in_band()
         return self.close(follow, now) if follow.done else writer.take()
+
+    def _keep(self, follow: Follow, payload: bytes) -> None:
+        if self._together is not None and follow.error is None and not follow.broken:
+            try:
+                self._together.add(payload)
+            except (msgspec.DecodeError, UnicodeDecodeError, LookupError):  # or a delta of a block that never began
+                follow.broken = True
 
     def _see(self, follow: Follow, seen: Event, now: float) -> None:
         if seen.message is not None:
@@ -162,7 +170,7 @@ class Messages:
         prompt = None
         if have.input_tokens is not None:
             prompt = have.input_tokens + cached + (have.cache_creation_input_tokens or 0)
-        output = have.output_tokens if follow.finished or have.output_tokens else None  # 0 at the start says nothing
+        output = have.output_tokens if self._ended or have.output_tokens else None  # 0 at the start says nothing
         follow.usage = Usage(
             prompt_tokens=prompt, completion_tokens=output, prompt_tokens_details=Details(cached_tokens=cached)
         )
@@ -201,7 +209,7 @@ class Messages:
 
     def _finished(self, follow: Follow, reason: str, sequence: str | None, now: float) -> None:
         self._heard.rest(follow, now)
-        follow.finished = True
+        self._ended = True  # but the answer is whole only with the event that stops the message
         follow.finish = reason
         follow.outcome = _OUTCOMES.get(reason, Outcome.COMPLETE)
         if self._writer is not None:
@@ -234,7 +242,7 @@ class Messages:
         if message.stop_reason is not None:
             self._finished(follow, message.stop_reason, message.stop_sequence, now)
         self._count(follow, message.usage)
-        follow.done = True
+        self._stop(follow)
         self.close(follow, now)
         return True
 

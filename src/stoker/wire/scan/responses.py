@@ -67,7 +67,7 @@ class Responses:
         try:
             seen = decode_event(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            follow.broken = follow.broken or not readable(payload)
+            follow.broken = follow.broken or not (self._passes and readable(payload))
             return event if self._passes else b""
         if seen.type not in _ALIVE:
             follow.chunks += 1

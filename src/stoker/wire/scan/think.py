@@ -23,15 +23,18 @@ class Said(Struct, frozen=True):
 class Think:
     """Tells reasoning inside content from the answer."""
 
-    __slots__ = ("_held", "_inside", "over")
+    __slots__ = ("_behind", "_held", "_inside", "over")
 
     def __init__(self) -> None:
+        self._behind = False  # the reasoning is over, and nothing but space has come since
         self._held = b""
         self._inside = False
         self.over = False  # from here on everything is text
 
     def feed(self, piece: bytes) -> Said:
         """Sort one piece of content."""
+        if self._behind:
+            return self._first(piece)
         data = self._held + piece
         self._held = b""
         if not self._inside:
@@ -46,11 +49,17 @@ class Think:
             data = bare[len(_OPEN) :]
         at = data.find(_SHUT)
         if at >= 0:
-            self.over = True
-            return Said(reasoning=data[:at], text=_stripped(data[at + len(_SHUT) :]))
+            self._behind = True
+            return Said(reasoning=data[:at], text=self._first(data[at + len(_SHUT) :]).text)
         keep = next((n for n in range(min(len(_SHUT) - 1, len(data)), 0, -1) if data.endswith(_SHUT[:n])), 0)
         self._held = data[len(data) - keep :]
         return Said(reasoning=data[: len(data) - keep])
+
+    def _first(self, data: bytes) -> Said:
+        """Give the beginning of the answer, without the space between it and the tag."""
+        text = _stripped(data)
+        self.over = bool(text)
+        return Said(text=text)
 
     def rest(self) -> Said:
         """Give what was held back when nothing more comes."""

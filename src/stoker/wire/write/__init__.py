@@ -2,5 +2,5 @@
 
 The stream between the two halves is a row of calls: start, text, reasoning, tool, arguments, end, close. A piece of
 text is the inside of a JSON string as the engine escaped it, so that a text delta costs one concatenation: nothing is
-decoded and nothing encoded, and half of a surrogate pair in one piece meets its other half in the next.
+decoded and nothing encoded.
 """

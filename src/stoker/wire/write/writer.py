@@ -52,7 +52,7 @@ def quoted(text: str) -> bytes:
 
 
 def plain(piece: bytes) -> str:
-    """Read the inside of a JSON string; half of a surrogate pair that never met the other becomes a replacement."""
+    """Read the inside of a JSON string."""
     try:
         return msgspec.json.decode(b'"%b"' % piece, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
