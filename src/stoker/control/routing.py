@@ -265,15 +265,16 @@ def _routes(desk: Desk, world: World, tables: Published, *, generation: int) -> 
 
 def _door(spec: InferenceGatewaySpec) -> entry.Door:
     auth, cors, log = spec.auth, spec.cors, spec.access_log
-    jwt = auth.jwt
     return entry.Door(
         auth=entry.Auth(
             api_keys="APIKey" in auth.methods,
-            jwt=entry.Jwt(**jwt.model_dump()) if jwt else None,
+            jwt=_jwt(auth.jwt) if auth.jwt else None,
             renewal=auth.renewal,
             cut_revoked=auth.on_revoke == "Cut",
         ),
-        cors=entry.Cors(**cors.model_dump()) if cors else None,
+        cors=entry.Cors(origins=cors.origins, headers=cors.headers, max_age=cors.max_age, credentials=cors.credentials)
+        if cors
+        else None,
         access_log=entry.AccessLog(stdout=log.to == "Stdout", max_bytes=log.max_size, keep=log.keep) if log else None,
         listeners=tuple(
             entry.Listener(
@@ -285,6 +286,19 @@ def _door(spec: InferenceGatewaySpec) -> entry.Door:
             for each in spec.listeners
         ),
         open=spec.open,
+    )
+
+
+def _jwt(spec: door.Jwt) -> entry.Jwt:
+    return entry.Jwt(
+        issuer=spec.issuer,
+        audience=spec.audience,
+        jwks_uri=spec.jwks_uri,
+        jwks_file=spec.jwks_file,
+        caller_claim=spec.caller_claim,
+        clock_skew=spec.clock_skew,
+        algorithms=spec.algorithms,
+        refresh=spec.refresh,
     )
 
 
