@@ -265,8 +265,8 @@ async def until(condition: Callable[[], bool], limit: float = 5.0) -> None:
             await asyncio.sleep(0.01)
 
 
-def endpoint(engine: Engine | int, name: str = "e1", **fields: object) -> Endpoint:
-    port = engine if isinstance(engine, int) else engine.port
+def endpoint(at: Engine | int, /, name: str = "e1", **fields: object) -> Endpoint:
+    port = at if isinstance(at, int) else at.port
     given = {"incarnation": f"{name}-1", "state": State.SERVE, "origin": f"http://127.0.0.1:{port}", **fields}
     return msgspec.convert({"name": name, **given}, Endpoint)
 

@@ -7,6 +7,7 @@ committed: its status is 200, and whatever goes wrong later is a frame inside it
 from typing import Final
 
 from stoker.gateway.dialect import Dialect
+from stoker.gateway.surface.refusal import Refusal
 from stoker.gateway.ticket import Ticket
 from stoker.gateway.troubles import Trouble
 from stoker.wire.errors import kind_of
@@ -16,16 +17,21 @@ _JSON: Final = b"content-type: application/json\r\n"
 _STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 )
-_NEVER_HEALS: Final = frozenset({400, 401, 403, 404, 405, 413, 415})
+_NEVER_HEALS: Final = frozenset({400, 401, 403, 404, 405, 413, 415, 422})
+
+
+def _error_fields(ticket: Ticket, status: int, retry_after: int) -> bytes:
+    fields = _JSON + ticket.fields()
+    if retry_after:
+        fields += b"retry-after: %d\r\n" % retry_after
+    elif status in _NEVER_HEALS:
+        fields += b"x-should-retry: false\r\n"
+    return fields
 
 
 def refuse(ticket: Ticket, dialect: Dialect, trouble: Trouble) -> None:
     """Answer with an error and its own status."""
-    fields = _JSON + ticket.fields()
-    if trouble.retry_after:
-        fields += b"retry-after: %d\r\n" % trouble.retry_after
-    elif trouble.status in _NEVER_HEALS:
-        fields += b"x-should-retry: false\r\n"
+    fields = _error_fields(ticket, trouble.status, trouble.retry_after)
     if trouble.status == 401:
         fields += b"www-authenticate: Bearer\r\n"
     ticket.exchange.respond(
@@ -81,6 +87,14 @@ class Answer:
             return
         fields = b"content-type: %b\r\n%b" % (content_type, self.ticket.fields())
         self.ticket.exchange.respond(status, fields, body)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with an engine's refusal, or end the stream with it."""
+        if self.committed:
+            self.end(self.voice.failure(refusal.message, kind=kind_of(refusal.status), code=refusal.code))
+            return
+        fields = _error_fields(self.ticket, refusal.status, refusal.retry_after)
+        self.ticket.exchange.respond(refusal.status, fields, refusal.body)
 
     def fail(self, trouble: Trouble, before: bytes = b"") -> None:
         """Tell the client what went wrong: by a status while that is possible, else by a frame and no terminator."""

@@ -242,12 +242,12 @@ class App:
         Forward(self._house, ticket, service, answer=answer, body=sent).begin()
 
     def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
-        salt = self._house.salt
-        text = asked.text
+        text, tools = asked.text, bytes(asked.tools)
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
-        ticket.prompt_bytes = len(text)
-        ticket.blocks = prompt.blocks(prompt.plain(text), salt=salt)
+        whole = tools + text if tools else text
+        ticket.prompt_bytes = len(whole)
+        ticket.blocks = prompt.blocks(prompt.plain(whole), salt=self._house.salt)
         ticket.turn = prompt.turn(asked.turns)
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:

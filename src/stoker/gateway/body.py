@@ -2,13 +2,16 @@
 
 from typing import Final
 
+from stoker.base.errors import Invalid
 from stoker.gateway.dialect import BY_NAME, Dialect
 from stoker.gateway.fleet import Upstream
 from stoker.gateway.ticket import Ticket
+from stoker.wire import tokenise
 from stoker.wire.follow import Voice
 from stoker.wire.follower import Follower
 from stoker.wire.pairs import Call, Pair, follower, prepare, voice
 from stoker.wire.request import Asked
+from stoker.wire.tokenise import Question
 
 _PASSED: Final = (b"traceparent", b"tracestate")  # nothing else of the client's head concerns an engine
 
@@ -16,7 +19,7 @@ _PASSED: Final = (b"traceparent", b"tracestate")  # nothing else of the client's
 class Body:
     """One request body, ready to be written for whichever endpoint gets it, and what follows the answer."""
 
-    __slots__ = ("_asked", "_body", "_call", "_cap", "_dialect", "_prepared", "aggregate", "voice")
+    __slots__ = ("_asked", "_body", "_call", "_cap", "_dialect", "_prepared", "aggregate", "output", "room", "voice")
 
     def __init__(
         self, dialect: Dialect, asked: Asked, body: bytes, *, cap: int, stream_upstream: bool, ticket: Ticket
@@ -25,7 +28,10 @@ class Body:
         self._asked = asked
         self._body = body
         self._cap = cap if dialect.capped else 0
-        self._prepared: tuple[str, str, bytes] | None = None
+        self._prepared: tuple[tuple[str, str, int], bytes] | None = None
+        asked_cap = asked.cap if self._cap else None
+        self.output = self._cap if asked_cap is None else min(asked_cap, self._cap)  # tokens that may be generated
+        self.room = 0  # tokens that fit behind the prompt, where that is fewer; 0: all do
         streams = ticket.stream
         self.aggregate = stream_upstream and dialect.streams and not streams
         self._call = Call(
@@ -44,19 +50,37 @@ class Body:
         """Make what follows the answer of one try."""
         return follower(self._pair(up), self._asked, call=self._call, speaks=self.voice)
 
+    @property
+    def opaque(self) -> bool:
+        """Whether it holds what is no text: the bytes of an image say nothing about its tokens."""
+        text = self._asked.text
+        return b"base64" in text or b"image_url" in text or b"input_audio" in text
+
+    def question(self, up: Upstream) -> Question | None:
+        """Ask the endpoint for the size of the prompt; None where it, or this dialect, knows no such question."""
+        engine, native = up.spec.engine, self._dialect.name
+        if not tokenise.asks(engine):
+            return None
+        pair = Pair(client=native, upstream=native if native == "completions" else "chat", engine=engine)
+        try:
+            change = prepare(self._body, self._asked, pair=pair, cap=0, model=up.spec.upstream_model, stream=False)
+        except Invalid:  # the same will be said, with its reason, when the request is made
+            return None
+        return tokenise.question(engine, change.body)
+
     def wire(self, up: Upstream, ticket: Ticket) -> bytes:
         """Write the whole request for one endpoint; raises Invalid where it cannot be said in the engine's dialect."""
         spec = up.spec
         pair = self._pair(up)
+        cap = min(self._cap, self.room) if self.room else self._cap
+        key = (pair.upstream, spec.upstream_model, cap)
         prepared = self._prepared
-        if prepared is None or prepared[:2] != (pair.upstream, spec.upstream_model):
+        if prepared is None or prepared[0] != key:
             stream = self.aggregate or self._call.stream
-            change = prepare(
-                self._body, self._asked, pair=pair, cap=self._cap, model=spec.upstream_model, stream=stream
-            )
+            change = prepare(self._body, self._asked, pair=pair, cap=cap, model=spec.upstream_model, stream=stream)
             ticket.splices = change.splices
-            prepared = self._prepared = (pair.upstream, spec.upstream_model, change.body)
-        body = prepared[2]
+            prepared = self._prepared = (key, change.body)
+        body = prepared[1]
         headers = ticket.exchange.headers
         passed = b"" if ticket.grant is None or spec.engine == "external" else ticket.grant.line
         if _PASSED[0] in headers:

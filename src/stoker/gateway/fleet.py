@@ -9,6 +9,7 @@ from stoker.base import clock
 from stoker.decide import affinity
 from stoker.decide.admit import rank
 from stoker.decide.route import eject
+from stoker.decide.window import Ratio
 from stoker.drivers.slots import Slots
 from stoker.facts.routes import Endpoint, Routes, Service, State, Target
 from stoker.gateway.dialect import ALL, spoken
@@ -115,6 +116,7 @@ class ServiceState:
         "_arrivals",
         "mean",
         "queue",
+        "ratio",
         "room",
         "session_header",
         "several",
@@ -131,6 +133,7 @@ class ServiceState:
         self.mean = 1.0  # seconds that one answer takes
         self.queue: list[tuple[int, int, float, Waiter]] = []
         self._arrivals = 0
+        self.ratio = Ratio()
         self.turn = 0  # counts requests where they go to the endpoints in turn
 
     def renew(self, spec: Service) -> None:

@@ -4,27 +4,28 @@ The order at the end is fixed: the record is in the spool before the terminator 
 out goes through ``_settle``, which acts once: it writes the record and gives slot and limits back.
 """
 
-import random
 from typing import Final
 
 from stoker.base import clock
 from stoker.base.errors import Invalid
-from stoker.decide.admit import Verdict, admit, retry_after
 from stoker.decide.deadline import late
-from stoker.decide.route import Why, route
+from stoker.decide.route import Why
+from stoker.decide.window import Verdict as Fits
+from stoker.decide.window import window
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.record import Times
 from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
-from stoker.gateway.fleet import ServiceState, Upstream
+from stoker.gateway.fleet import ServiceState
 from stoker.gateway.house import House
 from stoker.gateway.identity import Grant
 from stoker.gateway.relay import Relay
+from stoker.gateway.steer.census import Census
+from stoker.gateway.steer.seat import Seat
 from stoker.gateway.ticket import NO_GAPS, NO_TOKENS, Ticket, rejected
 from stoker.gateway.troubles import (
     CUT,
     NO_CONNECTION,
-    NO_SLOT,
     NOBODY,
     STOPPING,
     TOO_LARGE,
@@ -33,14 +34,16 @@ from stoker.gateway.troubles import (
     Trouble,
     failed,
     overdue,
+    too_long,
 )
 from stoker.http1.pool import Call, End
 from stoker.wire.follower import Follower
 
 _MAX_ATTEMPTS: Final = 3
+_BUSY: Final = (429, 503, 529)
 # A tuple: `in` compares by identity first, while a set calls the enum's hash in Python.
 _ANSWERED: Final = (Outcome.COMPLETE, Outcome.LENGTH, Outcome.TOOL_CALLS, Outcome.REFUSAL)
-_draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret hangs on it
+_COUNT_SECONDS: Final = 2.0  # a tokeniser that takes longer is not waited for: the engine itself will decide
 
 
 class Forward:
@@ -51,16 +54,14 @@ class Forward:
         "_asked_at",
         "_body",
         "_call",
-        "_failed",
+        "_census",
         "_follow",
         "_house",
         "_relay",
         "_reserved",
         "_row",
-        "_service",
+        "_seat",
         "_settled",
-        "_shared",
-        "_up",
         "ticket",
         "waiting",
     )
@@ -68,15 +69,13 @@ class Forward:
     def __init__(self, house: House, ticket: Ticket, service: ServiceState, *, answer: Answer, body: Body) -> None:
         self._house = house
         self.ticket = ticket
-        self._service = service
+        self._seat = Seat(house.fleet, service, ticket)
         self._answer = answer
         self._body = body
         self._relay = Relay(answer, aggregate=body.aggregate)
         self._follow: Follower | None = None  # of the try that runs, or of the last one
         self._call: Call | None = None
-        self._up: Upstream | None = None
-        self._shared = False
-        self._failed: tuple[str, ...] = ()
+        self._census: Census | None = None  # while an engine counts the prompt
         self._reserved = -1
         self._row = -1
         self._settled = False
@@ -109,63 +108,69 @@ class Forward:
 
     def _place(self) -> None:
         """Find an endpoint for a new request, or for one whose endpoint has failed."""
-        service, ticket = self._service, self.ticket
+        seat, ticket = self._seat, self.ticket
         if ticket.probe is not None:
-            self._up = self._house.fleet.upstreams[ticket.probe[0]]
-            self._up.take(capped=False)
-            self._shared = self._up.counted
+            seat.probe(ticket.probe[0])
             self._dispatch()
             return
-        why = self._take()
+        why = seat.take()
         if why is None:
-            self._dispatch()
+            self._fit()
         elif why is Why.NONE:
             self._fail(NOBODY, rejected("no_endpoint"))
-        elif admit(free=False, waiting=service.waiting, room=service.room) is Verdict.REFUSE:
-            after = retry_after(waiting=service.waiting, slots=service.slots, mean=service.mean)
-            trouble = Trouble(status=NO_SLOT.status, code=NO_SLOT.code, message=NO_SLOT.message, retry_after=after)
+        elif (trouble := seat.no_room()) is not None:
             self._fail(trouble, rejected("queue"))
         else:
             self.waiting = True
             self._note()
             priority = ticket.grant.caller.priority if ticket.grant is not None else 0
-            service.wait(self, priority=priority, now=clock.mono())
-
-    def _take(self, *, queued: bool = False) -> Why | None:
-        """Take a slot at the best endpoint; the reason why not, or None."""
-        fleet, service = self._house.fleet, self._service
-        targets = service.targets.get(self.ticket.dialect, ())
-        choice = route(
-            targets,
-            fleet.upstreams,
-            now=clock.mono(),
-            draw=_draw(),
-            failed=self._failed,
-            key=self.ticket.key,
-            turn=service.in_turn() if service.spec.policy == "RoundRobin" else -1,
-        )
-        why = choice.why
-        if why is Why.NONE:
-            return why
-        if service.queue and not queued:  # whoever waits already has the first claim
-            free = admit(free=why is not Why.FULL, waiting=service.waiting, room=0) is Verdict.RUN
-        else:
-            free = why is not Why.FULL
-        up = fleet.upstreams[choice.endpoint]
-        capped = up.slots > 0
-        if not free or not up.take(capped=capped):
-            return Why.FULL
-        self._up, self._shared = up, capped or up.counted
-        return None
+            seat.service.wait(self, priority=priority, now=clock.mono())
 
     def wake(self) -> bool:
         """Try to run now; False: there is still no slot."""
-        self._service = self._house.fleet.services.get(self._service.spec.name, self._service)
-        if self._take(queued=True) is not None:
+        seat = self._seat
+        seat.renew()
+        if seat.take(queued=True) is not None:
             return False
         self.waiting = False
-        self._dispatch()
+        self._fit()
         return True
+
+    # Does it fit?
+
+    def _fit(self, exact: int | None = None) -> None:
+        """Dispatch what fits into the endpoint's context; in doubt the engine counts first."""
+        up, ticket, body, seat = self._seat.up, self.ticket, self._body, self._seat
+        if up is None:
+            return
+        context = up.spec.context_tokens
+        if (
+            not context or ticket.prompt_bytes + body.output <= context or body.opaque
+        ):  # no token is shorter than a byte
+            self._dispatch()
+            return
+        band = seat.service.ratio.band(ticket.prompt_bytes)
+        found = window(band=band, context=context, output=body.output, exact=exact)
+        if found.verdict is Fits.OVERFLOW:
+            trouble = too_long(ticket.dialect, prompt=found.prompt, output=body.output, context=context)
+            self._fail(trouble, rejected("context"))
+            return
+        body.room = found.output
+        question = body.question(up) if found.verdict is Fits.COUNT else None
+        if question is None:
+            self._dispatch()
+            return
+        self._asked_at = clock.mono()
+        self._census = Census(up, self._counted)
+        self._census.ask(question, connect=seat.service.spec.timeouts.connect)
+
+    def _counted(self, tokens: int | None) -> None:
+        """Take the engine's count; without one the engine decides."""
+        self._census = None
+        if tokens is None:
+            self._dispatch()
+        else:
+            self._fit(tokens)
 
     def _note(self) -> None:
         live = self._house.live
@@ -174,7 +179,7 @@ class Forward:
             live.end(before)
 
     def _dispatch(self, *, fresh: bool = False) -> None:
-        up, ticket = self._up, self.ticket
+        up, ticket = self._seat.up, self.ticket
         if up is None:
             return
         now = clock.mono()
@@ -190,7 +195,7 @@ class Forward:
         self._note()
         self._follow = self._body.follower(up)
         self._relay.begin(now)
-        self._call = up.pool.send(self, wire, connect=self._service.spec.timeouts.connect, fresh=fresh)
+        self._call = up.pool.send(self, wire, connect=self._seat.service.spec.timeouts.connect, fresh=fresh)
 
     # What the connection to the endpoint reports.
 
@@ -198,7 +203,7 @@ class Forward:
         """Take the engine's status; an overloaded engine may have a neighbour."""
         ticket = self.ticket
         ticket.first_byte = ticket.first_byte or clock.mono()
-        if status == 503 and self._may_retry() and self._others():
+        if status in _BUSY and self._may_retry() and self._seat.others():
             self._drop_call()
             self._again()
             return
@@ -206,7 +211,7 @@ class Forward:
 
     def up_body(self, data: bytes) -> None:
         """Forward what one read brought."""
-        relay, up, follow = self._relay, self._up, self._follow
+        relay, up, follow = self._relay, self._seat.up, self._follow
         if follow is None:
             return
         now = clock.mono()
@@ -237,10 +242,10 @@ class Forward:
             self._unanswered(end)
 
     def _unanswered(self, end: End) -> None:
-        up, now = self._up, clock.mono()
+        up, now = self._seat.up, clock.mono()
         if up is not None:
             up.fault(now)
-        if self._may_retry() and self._others():
+        if self._may_retry() and self._seat.others():
             self._again()
         elif end is End.TIMEOUT:
             self._fail(NO_CONNECTION, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
@@ -252,24 +257,15 @@ class Forward:
 
     def _may_retry(self) -> bool:
         """Whether another try is allowed: nothing of an engine was sent on, and time is left."""
-        limit = self._service.spec.timeouts.first_byte
+        limit = self._seat.service.spec.timeouts.first_byte
         return (
             self.ticket.probe is None
             and self.ticket.attempts < _MAX_ATTEMPTS
             and clock.mono() - self.ticket.dispatched < limit
         )
 
-    def _others(self) -> bool:
-        up = self._up
-        failed = (*self._failed, up.spec.name) if up is not None else self._failed
-        targets = self._service.targets.get(self.ticket.dialect, ())
-        choice = route(targets, self._house.fleet.upstreams, now=clock.mono(), draw=0.0, failed=failed)
-        return choice.why is not Why.NONE
-
     def _again(self) -> None:
-        if self._up is not None:
-            self._failed = (*self._failed, self._up.spec.name)
-        self._give()
+        self._seat.leave_failed()
         self._place()
 
     # The end.
@@ -279,8 +275,8 @@ class Forward:
         cut = "" if end is End.COMPLETE else "reset" if end is End.RESET else "clean"
         now = clock.mono()
         last = self._relay.last(follow, out, cut=cut, now=now)
-        if self._up is not None and last.ending.outcome is Outcome.TRUNCATED:
-            self._up.fault(now)
+        if self._seat.up is not None and last.ending.outcome is Outcome.TRUNCATED:
+            self._seat.up.fault(now)
         if not self._settle(last.ending, last.status) and last.ending.outcome in _ANSWERED:
             self._answer.fail(UNACCOUNTED)
         else:
@@ -310,8 +306,10 @@ class Forward:
             used = 0 if ending.outcome is Outcome.REJECTED else used
             house.limits.settle(caller.name, caller.limits, reserved=self._reserved, used=used, now=clock.now())
         if ending.outcome in _ANSWERED:
-            self._service.took(record.times.total + ticket.arrived - self._asked_at)
-        self._give()
+            if tokens.prompt and not tokens.estimated:
+                self._seat.service.ratio.learn(ticket.prompt_bytes, tokens.prompt)
+            self._seat.service.took(record.times.total + ticket.arrived - self._asked_at)
+        self._seat.give()
         return written
 
     def _times(self) -> Times:
@@ -329,13 +327,10 @@ class Forward:
             total=now - start,
         )
 
-    def _give(self) -> None:
-        up, self._up = self._up, None
-        if up is not None:
-            up.give(shared=self._shared)
-            self._shared = False
-
     def _drop_call(self) -> None:
+        census, self._census = self._census, None
+        if census is not None:
+            census.drop()
         call, self._call = self._call, None
         if call is not None:
             call.abort()
@@ -372,11 +367,14 @@ class Forward:
 
     def tick(self, now: float) -> None:
         """Look at the clock: commit, keep alive, or give up."""
+        if self._census is not None and now - self._asked_at > _COUNT_SECONDS:
+            self._drop_call()
+            self._dispatch()
         over = self._late(now)
         if over:
             self._drop_call()
-            if self._up is not None:
-                self._up.fault(now)
+            if self._seat.up is not None:
+                self._seat.up.fault(now)
             self._fail(overdue(over), Ending(outcome=Outcome.TIMEOUT, detail=over))
             return
         answer, routes = self._answer, self._house.fleet.routes
@@ -392,7 +390,7 @@ class Forward:
         """Name the time limit that is over."""
         relay = self._relay
         return late(
-            self._service.spec.timeouts,
+            self._seat.service.spec.timeouts,
             waited=now - self.ticket.arrived,
             asked=None if self.waiting else now - self._asked_at,
             silent=now - relay.progress if relay.started else None,

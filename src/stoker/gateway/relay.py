@@ -7,7 +7,9 @@ import msgspec
 
 from stoker.facts.ending import Ending, Outcome
 from stoker.gateway.answer import Answer
+from stoker.gateway.surface.refusal import engine_refuses
 from stoker.gateway.troubles import CUT
+from stoker.wire.faults import recognise
 from stoker.wire.follower import Follower
 
 _MAX_WHOLE_BYTES: Final = 256 << 20  # embeddings of a large batch; a stream is never kept
@@ -31,6 +33,7 @@ class Relay:
     """The engine's side of one forwarded request."""
 
     __slots__ = (
+        "_after",
         "_aggregate",
         "_answer",
         "_parts",
@@ -54,7 +57,7 @@ class Relay:
         self._parts: list[bytes] = []
         self._size = 0
         self._seen = 0
-        self._type = b""
+        self._type = self._after = b""
         self.status = 0
         self.events = False  # the answer is an event stream
         self.started = False
@@ -69,6 +72,7 @@ class Relay:
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         """Take the engine's head."""
         self.status = status
+        self._after = headers.get(b"retry-after", b"") if status >= 400 else b""
         self._type = headers.get(b"content-type", b"application/json")
         self.events = status == 200 and self._type.startswith(b"text/event-stream")
 
@@ -122,14 +126,19 @@ class Relay:
             ending = Ending(outcome=Outcome.TRUNCATED, detail=cut or "clean")
             return Last(ending=ending, status=CUT.status, write=lambda: answer.fail(CUT))
         if status >= 400:
-            shaped = answer.dialect.errors.in_shape(status, body)
-            ending = Ending(outcome=Outcome.ERROR, detail=str(status))
-            return Last(ending=ending, status=status, write=lambda: answer.whole(status, shaped))
+            return self._refused(status, body)
         return Last(
             ending=follow.ending(cut=""),
             status=status,
             write=lambda: answer.whole(status, follow.body(), content_type=kind),
         )
+
+    def _refused(self, status: int, body: bytes) -> Last:
+        """End with what the engine refused, as the client can act on it."""
+        answer = self._answer
+        refusal = engine_refuses(recognise(status, body), answer.ticket, body, after=self._after)
+        ending = Ending(outcome=Outcome.ERROR, detail=str(status))
+        return Last(ending=ending, status=refusal.status, write=lambda: answer.refuse(refusal))
 
 
 def _status_in(error: bytes) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stoker.facts.ending import Ending, Outcome
+from stoker.wire.faults import OVERFLOW_CODE, Fault, Kind, overflow_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,12 @@ STOPPING: Final = Trouble(
 def overdue(limit: str) -> Trouble:
     """Name the time limit that is over."""
     return Trouble(status=504, code="upstream_timeout", message=f"The {limit} limit is over.", kind="timeout_error")
+
+
+def too_long(dialect: str, *, prompt: int, output: int, context: int) -> Trouble:
+    """Say that a prompt does not fit, in the words on which clients of a dialect act."""
+    fault = Fault(kind=Kind.OVERFLOW, status=400, prompt=prompt, output=output, context=context)
+    return Trouble(status=400, code=OVERFLOW_CODE, message=overflow_words(dialect, fault))
 
 
 def failed(status: int) -> Ending:

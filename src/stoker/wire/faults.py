@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+OVERFLOW_CODE: Final = "context_length_exceeded"
+
 
 class Kind(StrEnum):
     """What went wrong, whoever says it."""

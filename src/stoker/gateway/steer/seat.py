@@ -1,0 +1,94 @@
+"""Where does one request sit: at which endpoint, in the queue, or nowhere? Whatever was taken is given back once."""
+
+import random
+from typing import Final
+
+from stoker.base import clock
+from stoker.decide.admit import Verdict, admit, retry_after
+from stoker.decide.route import Why, route
+from stoker.gateway.fleet import Fleet, ServiceState, Upstream
+from stoker.gateway.ticket import Ticket
+from stoker.gateway.troubles import NO_SLOT, Trouble
+
+_draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret hangs on it
+_IN_TURN: Final = "RoundRobin"
+
+
+class Seat:
+    """The place of one request."""
+
+    __slots__ = ("_fleet", "_shared", "failed", "service", "ticket", "up")
+
+    def __init__(self, fleet: Fleet, service: ServiceState, ticket: Ticket) -> None:
+        self._fleet = fleet
+        self._shared = False  # whether the workers' table knows of the slot
+        self.service = service
+        self.ticket = ticket
+        self.up: Upstream | None = None
+        self.failed: tuple[str, ...] = ()  # endpoints that this request has failed on
+
+    def probe(self, endpoint: str) -> Upstream:
+        """Sit at a named endpoint, whatever its state and its cap: a probe must get through."""
+        up = self._fleet.upstreams[endpoint]
+        up.take(capped=False)
+        self.up, self._shared = up, up.counted
+        return up
+
+    def take(self, *, queued: bool = False) -> Why | None:
+        """Take a slot at the best endpoint; the reason why not, or None. ``queued``: it is this request's turn."""
+        service = self.service
+        choice = route(
+            service.targets.get(self.ticket.dialect, ()),
+            self._fleet.upstreams,
+            now=clock.mono(),
+            draw=_draw(),
+            failed=self.failed,
+            key=self.ticket.key,
+            turn=service.in_turn() if service.spec.policy == _IN_TURN else -1,
+        )
+        why = choice.why
+        if why is Why.NONE:
+            return why
+        if service.queue and not queued:  # whoever waits already has the first claim
+            free = admit(free=why is not Why.FULL, waiting=service.waiting, room=0) is Verdict.RUN
+        else:
+            free = why is not Why.FULL
+        up = self._fleet.upstreams[choice.endpoint]
+        capped = up.slots > 0
+        if not free or not up.take(capped=capped):
+            return Why.FULL
+        self.up, self._shared = up, capped or up.counted
+        return None
+
+    def no_room(self) -> Trouble | None:
+        """Say when to come back where even the queue is full."""
+        service = self.service
+        if admit(free=False, waiting=service.waiting, room=service.room) is Verdict.WAIT:
+            return None
+        after = retry_after(waiting=service.waiting, slots=service.slots, mean=service.mean)
+        return Trouble(status=NO_SLOT.status, code=NO_SLOT.code, message=NO_SLOT.message, retry_after=after)
+
+    def renew(self) -> None:
+        """Take the service as it is now: routes may have changed while this request waited."""
+        self.service = self._fleet.services.get(self.service.spec.name, self.service)
+
+    def others(self) -> bool:
+        """Whether another endpoint may serve than the one that has just failed."""
+        up = self.up
+        failed = (*self.failed, up.spec.name) if up is not None else self.failed
+        targets = self.service.targets.get(self.ticket.dialect, ())
+        choice = route(targets, self._fleet.upstreams, now=clock.mono(), draw=0.0, failed=failed)
+        return choice.why is not Why.NONE
+
+    def leave_failed(self) -> None:
+        """Leave an endpoint for good."""
+        if self.up is not None:
+            self.failed = (*self.failed, self.up.spec.name)
+        self.give()
+
+    def give(self) -> None:
+        """Give the slot back."""
+        up, self.up = self.up, None
+        if up is not None:
+            up.give(shared=self._shared)
+            self._shared = False
