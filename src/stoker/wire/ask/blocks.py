@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, objects, refusal, text_of
-from stoker.wire.ask.reasoning import Engine
 
 _SIGNS: Final = ("error", "<tool_use_error>")  # how a failed result begins when it says so itself
 

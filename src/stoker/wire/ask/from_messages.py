@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from stoker.wire.ask import blocks
+from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.reasoning import Engine
 from stoker.wire.ask.tools import from_messages as functions
 from stoker.wire.ask.tools import named
 
@@ -33,6 +33,8 @@ def chat(request: dict[str, Any], notes: Notes, engine: Engine) -> dict[str, Any
         raise refusal("messages", "at least one message is needed")
     out: dict[str, Any] = {**extra, **given(request, "stream", "temperature", "top_p")}
     out["messages"] = [*_system(request.get("system"), "system"), *_conversation(messages, notes, engine)]
+    if out["messages"][-1]["role"] == "assistant":
+        out.update(engine.go_on())
     if request.get("max_tokens") is not None:
         out["max_tokens"] = request["max_tokens"]
     if request.get("stop_sequences"):

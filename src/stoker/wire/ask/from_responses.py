@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
+from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.items import conversation
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.reasoning import Engine
 from stoker.wire.ask.tools import flat, named
 from stoker.wire.ask.tools import from_responses as functions
 

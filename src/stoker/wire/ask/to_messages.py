@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
+from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.reasoning import Engine
 from stoker.wire.ask.tools import of_chat
 
 _READ: Final = frozenset(

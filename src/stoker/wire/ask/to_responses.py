@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.reasoning import Engine
 from stoker.wire.ask.to_messages import refuse_unsayable
 from stoker.wire.ask.tools import of_chat
 
@@ -43,8 +43,10 @@ def _items(message: dict[str, Any], where: str, notes: Notes, engine: Engine) ->
     content = f"{where}.content"
     if role == "tool":
         output = _parts(message.get("content"), content, text="input_text")
-        joined = "\n".join(part.get("text", "") for part in output)
-        return [{"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": joined}]
+        said: object = output  # a list only where there is more than text: not every engine takes one
+        if all(part["type"] == "input_text" for part in output):
+            said = "\n".join(part["text"] for part in output)
+        return [{"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": said}]
     if role == "assistant":
         return _spoken(message, where, notes, engine)
     if role not in ("user", "system", "developer"):

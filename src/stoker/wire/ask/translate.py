@@ -6,8 +6,8 @@ import msgspec
 
 from stoker.base.errors import Invalid
 from stoker.wire.ask import from_messages, from_responses, to_messages, to_responses
+from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes
-from stoker.wire.ask.reasoning import Engine
 from stoker.wire.request import Change
 
 _CAPS: Final = {"chat": "max_tokens", "messages": "max_tokens", "responses": "max_output_tokens"}

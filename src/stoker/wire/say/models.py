@@ -21,7 +21,7 @@ def openai_models(names: Sequence[str], *, created: int) -> bytes:
 def anthropic_model(name: str, *, created: int) -> bytes:
     """Write one model as anthropic clients read it."""
     at = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return _encode({"type": "model", "id": name, "display_name": name, "created_at": at})
+    return _encode({"type": "model", "id": name, "display_name": name, "created_at": at, "lifecycle": "active"})
 
 
 def anthropic_models(names: Sequence[str], *, created: int) -> bytes:

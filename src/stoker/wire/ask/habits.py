@@ -1,8 +1,9 @@
-"""How is a model told how much to think? Each dialect and each engine has its own switch."""
+"""What can an engine be told beside its dialect: how much to think, to go on with what was begun?"""
 
 from typing import Any, Final
 
 _SWITCHED: Final = frozenset({"vllm", "sglang", "llama.cpp", "dynamo"})  # chat_template_kwargs reach the template
+_BEGIN_ANEW: Final = frozenset({"vllm", "sglang"})
 _OFF: Final = frozenset({"none", "minimal"})
 _EFFORTS: Final = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 
@@ -15,6 +16,10 @@ class Engine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.open = name in _SWITCHED  # takes members beyond the dialect: templates' switches, top_k, reasoning back
+
+    def go_on(self) -> dict[str, Any]:
+        """Write that the last message is the beginning of the answer; other engines take it so anyway."""
+        return {"add_generation_prompt": False, "continue_final_message": True} if self.name in _BEGIN_ANEW else {}
 
     def think(self, effort: str | None, *, on: bool | None) -> dict[str, Any]:
         """Write the switch for a chat request; ``on``: asked for, refused, or left to the model."""
