@@ -57,6 +57,11 @@ class Machine:
             check=False,
         )
 
+    def begin(self, *words: str) -> "subprocess.Popen[str]":
+        """Start one command and leave it running."""
+        argv = [*STOKER, "--state-dir", str(self.root), *words]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
     def ok(self, *words: str, stdin: str | None = None, timeout: float = 120) -> str:
         done = self.run(*words, stdin=stdin, timeout=timeout)
         assert done.returncode == 0, (
