@@ -155,7 +155,7 @@ def test_an_engines_own_error_is_said_in_the_clients_dialect(client: str, engine
 
 def test_reasoning_tokens_and_time_to_what_is_seen() -> None:
     follow = begin("messages", "chat", engine="vllm")
-    chunks = (delta(content="<thi"), delta(content="nk>\nhm"), delta(content="m</think>\n\nYes"), delta(content="."))
+    chunks = (delta(content="<th"), delta(content="ink>\nhm"), delta(content="m</think>\n\nYes"), delta(content="."))
     for at, chunk in enumerate(chunks):
         follow.feed(chat_events(chunk, done=False), float(at + 1))
     out = fed(follow, chat_events(delta("stop"), usage(9, 9)))

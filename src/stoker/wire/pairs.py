@@ -8,7 +8,7 @@ import msgspec
 from stoker.base.errors import Invalid
 from stoker.wire import request
 from stoker.wire.ask import translate
-from stoker.wire.ask.tools import spaces
+from stoker.wire.ask.functions import spaces
 from stoker.wire.follow import Follow, Scanner, Voice
 from stoker.wire.follower import Follower
 from stoker.wire.request import Asked, Change

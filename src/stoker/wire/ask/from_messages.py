@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from stoker.wire.ask import blocks
+from stoker.wire.ask.functions import from_messages as functions
+from stoker.wire.ask.functions import named
 from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.tools import from_messages as functions
-from stoker.wire.ask.tools import named
 
 _READ: Final = frozenset(
     {

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
+from stoker.wire.ask.functions import flat, named
+from stoker.wire.ask.functions import from_responses as functions
 from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.items import conversation
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.tools import flat, named
-from stoker.wire.ask.tools import from_responses as functions
 
 _READ: Final = frozenset(
     {

@@ -5,9 +5,9 @@ from typing import Any, Final
 import msgspec
 
 from stoker.wire.ask.blocks import spoken
+from stoker.wire.ask.functions import flat
 from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, objects, refusal, text_of
-from stoker.wire.ask.tools import flat
 
 _TEXTS: Final = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _VENDORS: Final = frozenset(

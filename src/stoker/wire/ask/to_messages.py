@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import msgspec
 
+from stoker.wire.ask.functions import of_chat
 from stoker.wire.ask.habits import Engine
 from stoker.wire.ask.notes import Notes, given, objects, refusal, text_of
-from stoker.wire.ask.tools import of_chat
 
 _READ: Final = frozenset(
     {
