@@ -98,6 +98,27 @@ def test_a_changed_script_holds_at_once_and_a_wrong_one_is_passed_over(engine: R
     assert b"another" in engine.chat()[1]
 
 
+def test_a_new_script_counts_its_requests_anew(engine: Rehearsal) -> None:
+    for _ in range(2):
+        engine.play(status=503, times=1)
+        assert [engine.chat()[0] for _ in range(3)] == [503, 200, 200]
+        engine.play()
+        assert engine.chat()[0] == 200
+
+
+def test_every_request_is_written_down_but_its_key(tmp_path: Path) -> None:
+    made = Rehearsal(tmp_path, "--record", str(tmp_path / "seen.jsonl"))
+    made.chat(stream=True)
+    made.call("/v1/messages", {"messages": []}, key=KEY)
+    made.process.kill()
+    made.process.wait()
+    lines = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
+
+    assert [line["path"] for line in lines] == ["/v1/chat/completions", "/v1/messages"]
+    assert lines[0]["body"]["stream"] is True
+    assert KEY not in (tmp_path / "seen.jsonl").read_text()
+
+
 def test_a_clean_cut_looks_whole_to_http(engine: Rehearsal) -> None:
     engine.play(cut_after_tokens=2)
     status, body = engine.chat(stream=True)

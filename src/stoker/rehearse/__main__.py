@@ -50,7 +50,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
-    script = _rereading(Path(asked.script)) if asked.script else Script
+    script = _rereading(Path(asked.script)) if asked.script else _never_changing
     note = _recording(Path(asked.record)) if asked.record else None
     server = Server(engine, secret=secret, slots=asked.max_sequences, script=script, note=note)
     stop = asyncio.Event()
@@ -67,6 +67,13 @@ async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
     await stop.wait()
     listening.close()
     return 0
+
+
+_PLAIN = Script()
+
+
+def _never_changing() -> Script:
+    return _PLAIN
 
 
 def _rereading(path: Path) -> Callable[[], Script]:

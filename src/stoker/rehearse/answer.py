@@ -38,7 +38,7 @@ class Engine:
 
 def answer(request: Request, script: Script, engine: Engine) -> Iterator[Event]:
     """Write the events of one answer."""
-    script = told(script, request.number)
+    script = told(script, request.turn or request.number)
     if script.hang:
         yield Wait(None)
         return
@@ -81,12 +81,13 @@ def _refusal(request: Request, script: Script, engine: Engine) -> Refusal | None
     """Say why this request gets no answer, in the words of an engine."""
     if script.status:
         return Refusal(status=script.status, message="scripted refusal")
-    prompt, context = request.prompt_tokens, engine.context_tokens
+    prompt = request.prompt_tokens
+    context = engine.context_tokens or max(prompt - 1, 0)  # without a limit only a script refuses, and needs a number
     if script.overflow == "llama.cpp":
         message = f"request ({prompt} tokens) exceeds the available context size ({context} tokens), try increasing it"
         extra = (("n_prompt_tokens", prompt), ("n_ctx", context))
         return Refusal(status=400, message=message, kind="exceed_context_size_error", extra=extra)
-    if script.overflow or (context and prompt > context):
+    if script.overflow or (engine.context_tokens and prompt > context):
         message = (
             f"This model's maximum context length is {context} tokens. However, your prompt contains {prompt} input "
             "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input "

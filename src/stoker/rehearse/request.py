@@ -35,6 +35,7 @@ class Request:
     dialect: Dialect
     stream: bool
     prompt_tokens: int
+    turn: int = 0  # counts the requests since the script changed, from 1; 0: the script never did
     max_tokens: int | None = None
     usage: bool = True  # report usage; in a stream of chat or completions only where it was asked for
     tools: tuple[JsonObject, ...] = ()  # those that may be called now
@@ -58,7 +59,7 @@ def tokens_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def read(body: bytes, *, dialect: Dialect, number: int) -> Request | None:
+def read(body: bytes, *, dialect: Dialect, number: int, turn: int = 0) -> Request | None:
     """Take a body apart; None when it is no JSON object."""
     try:
         raw = msgspec.json.decode(body)
@@ -75,6 +76,7 @@ def read(body: bytes, *, dialect: Dialect, number: int) -> Request | None:
         number=number,
         dialect=dialect,
         stream=stream,
+        turn=turn,
         prompt_tokens=sum(len(tokens_of(turn.text)) for turn in conversation),
         max_tokens=limit if limit and limit > 0 else None,
         usage=_reports(raw, dialect, stream=stream),

@@ -23,7 +23,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     first_token_seconds: float = 0.0  # silence after the head of the answer
     head_seconds: float = 0.0  # silence before it, as of an engine that says its status with the first token
     comment_seconds: float = 0.0  # a comment this often in the silence before the first token, as llama.cpp does
-    every: int = 1  # the faults below happen to every n-th request
+    every: int = 1  # the faults below happen to every n-th request since this script is played
     times: int = 0  # and only to so many requests, the first ones; 0: to all
 
     raw_tool_markup: bool = False  # as with no tool parser

@@ -28,6 +28,8 @@ class ClaudeCode:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             # A line that changes with every version and session at the start of the prompt: no prefix is shared.
             "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+            # Ten by default, over minutes; four are enough for a gateway that is back in seconds.
+            "CLAUDE_CODE_MAX_RETRIES": "4",
             **self._limits(service),
         }
         if service.key:
