@@ -36,17 +36,20 @@ class Agent:
     package: Package
     words: tuple[str, ...]
 
-    def run(self, service: Service, folder: Path, *, prompt: str = "write the proof", limit: float = 60) -> Done:
-        """Run it in a folder of its own until it ends, or for at most ``limit`` seconds."""
+    def run(
+        self, service: Service, folder: Path, *, prompt: str = "write the proof", limit: float = 60, key: str = ""
+    ) -> Done:
+        """Run it in a folder of its own, for at most ``limit`` seconds; ``key`` is for a file without one."""
         binary = installed(self.package)
         home, work = folder / "home", folder / "work"
         home.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
         setup = known(self.client).setup(service)
-        environment = self._environment(home, setup, service)
+        environment = self._environment(home, setup)
+        environment[KEY_VARIABLE] = key or service.key
         return _run([str(binary), *self.words, prompt], work, environment, limit)
 
-    def _environment(self, home: Path, setup: Setup, service: Service) -> dict[str, str]:
+    def _environment(self, home: Path, setup: Setup) -> dict[str, str]:
         """Write the client's own file where it looks for it, and hide everything of this machine's user."""
         variable, below = known(self.client).home
         place = home / below
@@ -64,7 +67,7 @@ class Agent:
         environment |= {f"XDG_{kind}_HOME": str(home / f".{kind.lower()}") for kind in ("DATA", "CACHE", "STATE")}
         environment |= {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
         environment |= {"OPENCODE_DISABLE_LSP_DOWNLOAD": "1", "DISABLE_AUTOUPDATER": "1"}
-        return {**environment, KEY_VARIABLE: service.key or "k"}
+        return environment
 
 
 def _run(words: list[str], work: Path, environment: dict[str, str], limit: float) -> Done:

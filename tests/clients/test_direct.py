@@ -10,16 +10,17 @@ from stoker.checks.clients.base import Service
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.label)
-def test_a_tool_turn(agent: Agent, engine: Scripted, tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [True, False], ids=["key in the file", "key in the environment"])
+def test_a_tool_turn(agent: Agent, engine: Scripted, tmp_path: Path, *, written: bool) -> None:
     service = Service(
         origin=f"http://127.0.0.1:{engine.port}",
         model="fire",
-        key=engine.secret,
+        key=engine.secret if written else "",
         context_tokens=131_072,
         output_tokens=8192,
         first_byte_seconds=600,
     )
-    done = agent.run(service, tmp_path)
+    done = agent.run(service, tmp_path, key=engine.secret)
 
     assert done.code == 0, done.said
     assert FINAL in done.said

@@ -37,8 +37,8 @@ def stream_of(got: Got) -> Stream:
         return Stream(events=(), problems=(trouble,))
     splitter, events, problems = Splitter(), list[Event](), list[str]()
     payloads = [(raw, data_of(raw)) for raw in splitter.feed(got.body)]
-    datas = [data for _, data in payloads if data is not None]
-    if _DONE in datas[:-1]:
+    texts = [data for _, data in payloads if data is not None]
+    if _DONE in texts[:-1]:
         problems.append("an event stands behind [DONE]")
     for raw, data in payloads:
         value = _object(data) if data is not None else None
@@ -49,7 +49,7 @@ def stream_of(got: Got) -> Stream:
     if splitter.tail.strip():
         problems.append("the last event lacks its empty line")
     comments = sum(data is None and raw.lstrip().startswith(b":") for raw, data in payloads)
-    return Stream(events=tuple(events), problems=tuple(problems), comments=comments, done=datas[-1:] == [_DONE])
+    return Stream(events=tuple(events), problems=tuple(problems), comments=comments, done=texts[-1:] == [_DONE])
 
 
 def _trouble(got: Got) -> str:
@@ -79,7 +79,7 @@ def counted(stream: Stream) -> str:
     """Say how much came, and how many signs of life were among it: comments, pings, repeated states."""
     repeated = sum(e.name == "response.in_progress" for e in stream.events)
     signs = stream.comments + sum(e.name == "ping" for e in stream.events) + max(repeated - 1, 0)
-    return f"{len(stream.events)} events" + (f", {signs} keep-alives" if signs else "")
+    return f"{len(stream.events)} events" + (f", {signs} signs of life" if signs else "")
 
 
 def named(stream: Stream) -> list[str]:
