@@ -291,18 +291,23 @@ def caller(name: str, key: str, **fields: object) -> Caller:
 
 @asynccontextmanager
 async def gateway(
-    folder: Path, policy: Routes | None, *, callers: Sequence[Caller] | None = None, unmetered: bool = False
+    folder: Path,
+    policy: Routes | None,
+    *,
+    callers: Sequence[Caller] | None = None,
+    unmetered: bool = False,
+    worker: int = 0,
 ) -> AsyncIterator[Rig]:
     (folder / "keys").mkdir(parents=True, exist_ok=True)
     known = callers if callers is not None else (caller("alice", KEY), caller("bob", OTHER, limits=Limits()))
     (folder / "callers.json").write_bytes(seal(Callers(generation=1, callers=tuple(known))))
     if policy is not None:
         (folder / "routes.json").write_bytes(seal(policy))
-    worker = Worker(Options(folder=folder, drain=2.0, unmetered=unmetered))
+    made = Worker(Options(folder=folder, drain=2.0, unmetered=unmetered, worker=worker))
     public, admin = listen("127.0.0.1:0"), listen("127.0.0.1:0")
     stop = asyncio.Event()
-    rig = Rig(folder, public.getsockname()[1], admin.getsockname()[1], worker, stop)
-    task = asyncio.create_task(worker.run(public, admin, stop=stop))
+    rig = Rig(folder, public.getsockname()[1], admin.getsockname()[1], made, stop)
+    task = asyncio.create_task(made.run(public, admin, stop=stop))
     try:
         await until(lambda: answers(rig.port))
         yield rig

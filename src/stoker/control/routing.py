@@ -193,6 +193,7 @@ def _offers(world: World) -> list[Offer]:
                 strip=spec.routing.normalise.prompt,
                 mirror=spec.mirror.endpoint if spec.mirror else "",
                 mirror_percent=spec.mirror.percent if spec.mirror else 0.0,
+                duplicates=spec.routing.duplicates,
                 interactive=case is None or case.mode != "Batch",
             )
         )

@@ -41,6 +41,7 @@ class Offer:
     strip: tuple[str, ...] = ()
     mirror: str = ""  # the name of one of the selectors
     mirror_percent: float = 0.0
+    duplicates: str = "Join"
 
     @property
     def key(self) -> str:
@@ -121,4 +122,5 @@ def _service(
         normalise=offer.normalise,
         strip=offer.strip,
         mirror=mirror,
+        duplicates=offer.duplicates,
     )

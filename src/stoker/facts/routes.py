@@ -82,6 +82,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     normalise: bool = True  # take the volatile parts of a prompt out of the routing key
     strip: tuple[str, ...] = ()  # the rules by which they are taken out of the prompt itself
     mirror: Mirror | None = None
+    duplicates: str = "Join"  # Join | Cancel | Allow: what becomes of a turn that an agent asks for again
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -214,6 +214,8 @@ class App:
         ticket.service = service.spec.name
         given = given_session(service, ticket.exchange.headers, asked)
         ticket.session = prompt.session(given, salt=self._house.salt)
+        if given and service.spec.duplicates != "Allow":
+            ticket.turn_mark = self._house.again.turn_mark(ticket.key_id, given, body)
         ticket.key, normalised = routing_key(service, given, asked)
         if normalised:
             ticket.extra += b"x-stoker-normalised: %b\r\n" % ",".join(normalised).encode()

@@ -19,14 +19,14 @@ _PASSED: Final = (b"traceparent", b"tracestate")  # nothing else of the client's
 class Body:
     """One request body, ready to be written for whichever endpoint gets it, and what follows the answer."""
 
-    __slots__ = ("_asked", "_body", "_call", "_cap", "_dialect", "_prepared", "aggregate", "output", "room", "voice")
+    __slots__ = ("_asked", "_call", "_cap", "_dialect", "_prepared", "aggregate", "output", "raw", "room", "voice")
 
     def __init__(
         self, dialect: Dialect, asked: Asked, body: bytes, *, cap: int, stream_upstream: bool, ticket: Ticket
     ) -> None:
         self._dialect = dialect
         self._asked = asked
-        self._body = body
+        self.raw = body
         self._cap = cap if dialect.capped else 0
         self._prepared: tuple[tuple[str, str, int], bytes] | None = None
         asked_cap = asked.cap if self._cap else None
@@ -63,7 +63,7 @@ class Body:
             return None
         pair = Pair(client=native, upstream=native if native == "completions" else "chat", engine=engine)
         try:
-            change = prepare(self._body, self._asked, pair=pair, cap=0, model=up.spec.upstream_model, stream=False)
+            change = prepare(self.raw, self._asked, pair=pair, cap=0, model=up.spec.upstream_model, stream=False)
         except Invalid:  # the same will be said, with its reason, when the request is made
             return None
         return tokenise.question(engine, change.body)
@@ -77,7 +77,7 @@ class Body:
         prepared = self._prepared
         if prepared is None or prepared[0] != key:
             stream = self.aggregate or self._call.stream
-            change = prepare(self._body, self._asked, pair=pair, cap=cap, model=spec.upstream_model, stream=stream)
+            change = prepare(self.raw, self._asked, pair=pair, cap=cap, model=spec.upstream_model, stream=stream)
             ticket.splices = change.splices
             prepared = self._prepared = (key, change.body)
         body = prepared[1]

@@ -2,6 +2,7 @@
 
 import heapq
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -196,6 +197,7 @@ class Fleet:
         self.services: dict[str, ServiceState] = {}
         self.by_model: dict[str, ServiceState] = {}
         self.problem = ""
+        self.died: Callable[[str, str, float], None] = lambda _name, _incarnation, _now: None
 
     def load(self, routes: Routes) -> None:
         """Put new routes in force; running requests and what is known of endpoints stay."""
@@ -204,7 +206,10 @@ class Fleet:
         upstreams: dict[str, Upstream] = {}
         for spec in routes.endpoints:
             up = old.pop((spec.name, spec.incarnation, spec.origin), None) or Upstream(spec, self._shared)
+            served = up.serving
             up.renew(spec)
+            if served and not up.serving:  # it drains in good order, or it died; only then was anybody cut off there
+                self.died(spec.name, spec.incarnation, clock.now())
             up.services = []
             up.prefix = spec.prefix.encode()
             up.fields = b" HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b" % (
@@ -214,6 +219,7 @@ class Fleet:
             upstreams[spec.name] = up
         self.retired = [up for up in (*self.retired, *old.values()) if up.local]
         for up in old.values():
+            self.died(up.spec.name, up.spec.incarnation, clock.now())
             up.services = []
             up.pool.close()
         self.routes, self.upstreams = routes, upstreams

@@ -13,21 +13,21 @@ from stoker.decide.route import Why
 from stoker.decide.window import Verdict as Fits
 from stoker.decide.window import window
 from stoker.facts.ending import Ending, Outcome
-from stoker.facts.record import Times
 from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
+from stoker.gateway.entry.account import ANSWERED, Account
 from stoker.gateway.fleet import ServiceState
 from stoker.gateway.house import House
-from stoker.gateway.identity import Grant
 from stoker.gateway.relay import Relay
 from stoker.gateway.steer.census import Census
 from stoker.gateway.steer.seat import Seat
-from stoker.gateway.ticket import NO_GAPS, NO_TOKENS, Ticket, rejected
+from stoker.gateway.ticket import Ticket, rejected
 from stoker.gateway.troubles import (
     CUT,
     NO_CONNECTION,
     NOBODY,
     STOPPING,
+    SUPERSEDED,
     TOO_LARGE,
     UNACCOUNTED,
     UNREACHABLE,
@@ -41,8 +41,7 @@ from stoker.wire.follower import Follower
 
 _MAX_ATTEMPTS: Final = 3
 _BUSY: Final = (429, 503, 529)
-# A tuple: `in` compares by identity first, while a set calls the enum's hash in Python.
-_ANSWERED: Final = (Outcome.COMPLETE, Outcome.LENGTH, Outcome.TOOL_CALLS, Outcome.REFUSAL)
+_STALE_SECONDS: Final = 0.05  # a connection that dies later than this was used: the engine had the request
 _COUNT_SECONDS: Final = 2.0  # a tokeniser that takes longer is not waited for: the engine itself will decide
 
 
@@ -50,6 +49,7 @@ class Forward:
     """One request on its way from admission to its record."""
 
     __slots__ = (
+        "_account",
         "_answer",
         "_asked_at",
         "_body",
@@ -58,10 +58,7 @@ class Forward:
         "_follow",
         "_house",
         "_relay",
-        "_reserved",
-        "_row",
         "_seat",
-        "_settled",
         "ticket",
         "waiting",
     )
@@ -76,35 +73,54 @@ class Forward:
         self._follow: Follower | None = None  # of the try that runs, or of the last one
         self._call: Call | None = None
         self._census: Census | None = None  # while an engine counts the prompt
-        self._reserved = -1
-        self._row = -1
-        self._settled = False
+        self._account = Account(house, ticket)
         self._asked_at = 0.0
         self.waiting = False
 
     def begin(self) -> None:
         """Reserve the caller's share, then run, wait or be refused."""
         self.ticket.exchange.listener = self
-        self._house.active.add(self)
-        if self._house.meter.refusing:
-            self._fail(UNACCOUNTED, rejected("accounting"))
-        elif self.ticket.grant is None or not self.ticket.grant.limited or self._reserve(self.ticket.grant):
-            self._place()
+        house, ticket = self._house, self.ticket
+        if ticket.turn_mark and self._joined():
+            return
+        house.active.add(self)
+        house.again.came(ticket.service)
+        refused = self._account.open(self._body.raw)
+        if refused is not None:
+            self._fail(refused[0], rejected(refused[1]))
+            return
+        if ticket.turn_mark:
+            house.again.claim(ticket.turn_mark, self)
+        self._place()
 
-    def _reserve(self, grant: Grant) -> bool:
-        tokens = self.ticket.prompt_bytes // 4
-        refusal = self._house.limits.reserve(grant.caller.name, grant.caller.limits, tokens=tokens, now=clock.now())
-        if refusal is None:
-            self._reserved = tokens
+    def _joined(self) -> bool:
+        """See whether the same turn runs already; it goes on for this client, or ends."""
+        earlier = self._house.again.earlier(self.ticket.turn_mark)
+        if not isinstance(earlier, Forward):
+            return False
+        if self._seat.service.spec.duplicates == "Join" and earlier.adopt(self.ticket, self._answer, self._body):
             return True
-        trouble = Trouble(
-            status=429,
-            code="rate_limit_exceeded",
-            message=f"The limit {refusal.limit} of {refusal.allowed} is reached.",
-            retry_after=max(1, min(60, round(refusal.retry_after + 0.5))),
-        )
-        self._fail(trouble, rejected(refusal.limit))
+        earlier.supersede()
         return False
+
+    def adopt(self, ticket: Ticket, answer: Answer, body: Body) -> bool:
+        """Go on for another client that asks for the same; False where the engine's answer has already begun."""
+        if self._account.closed or self._relay.status or self._answer.streams is not answer.streams:
+            return False
+        left, unanswered = self.ticket, self._answer
+        ticket.inherit(left)
+        body.room = self._body.room
+        self.ticket = self._seat.ticket = self._account.ticket = ticket
+        self._answer = self._relay.answer = answer
+        self._body = body
+        if self._follow is not None and self._seat.up is not None:
+            self._follow = body.follower(self._seat.up)  # what it says must have the new client's ids
+        self._account.note()
+        ticket.exchange.listener = self
+        left.exchange.listener = None
+        self._house.meter.write(left.record(Ending(outcome=Outcome.CANCELLED, detail="superseded"), 409), left.client)
+        unanswered.fail(SUPERSEDED)
+        return True
 
     def _place(self) -> None:
         """Find an endpoint for a new request, or for one whose endpoint has failed."""
@@ -122,7 +138,7 @@ class Forward:
             self._fail(trouble, rejected("queue"))
         else:
             self.waiting = True
-            self._note()
+            self._account.note()
             priority = ticket.grant.caller.priority if ticket.grant is not None else 0
             seat.service.wait(self, priority=priority, now=clock.mono())
 
@@ -172,12 +188,6 @@ class Forward:
         else:
             self._fit(tokens)
 
-    def _note(self) -> None:
-        live = self._house.live
-        before, self._row = self._row, live.begin(self.ticket.in_flight())
-        if before >= 0:
-            live.end(before)
-
     def _dispatch(self, *, fresh: bool = False) -> None:
         up, ticket = self._seat.up, self.ticket
         if up is None:
@@ -192,7 +202,7 @@ class Forward:
         except Invalid as error:
             self._fail(Trouble(status=400, code="untranslatable", message=str(error)), rejected("dialect"))
             return
-        self._note()
+        self._account.note()
         self._follow = self._body.follower(up)
         self._relay.begin(now)
         self._call = up.pool.send(self, wire, connect=self._seat.service.spec.timeouts.connect, fresh=fresh)
@@ -203,7 +213,7 @@ class Forward:
         """Take the engine's status; an overloaded engine may have a neighbour."""
         ticket = self.ticket
         ticket.first_byte = ticket.first_byte or clock.mono()
-        if status in _BUSY and self._may_retry() and self._seat.others():
+        if status in _BUSY and self._seat.others() and self._may_retry():
             self._drop_call()
             self._again()
             return
@@ -226,15 +236,15 @@ class Forward:
         elif relay.too_big:
             self._drop_call()
             self._fail(TOO_LARGE, failed(502))
-        elif out and not self._settled:
+        elif out and not self._account.closed:
             self._answer.send(out, now)
 
     def up_end(self, end: End, *, stale: bool) -> None:
         """Finish, or try again while the engine has said nothing."""
         self._call = None
-        if self._settled:
+        if self._account.closed:
             return
-        if stale:
+        if stale and clock.mono() - self._asked_at < _STALE_SECONDS:
             self._dispatch(fresh=True)
         elif self._relay.status and self._follow is not None:
             self._finish(self._follow, b"", end)
@@ -245,7 +255,11 @@ class Forward:
         up, now = self._seat.up, clock.mono()
         if up is not None:
             up.fault(now)
-        if self._may_retry() and self._seat.others():
+            if end is End.CONNECT:
+                self._house.again.died(up.spec.name, up.spec.incarnation, clock.now())
+            elif end is not End.TIMEOUT:
+                self._account.suspect(self._body.raw)
+        if self._seat.others() and self._may_retry():
             self._again()
         elif end is End.TIMEOUT:
             self._fail(NO_CONNECTION, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
@@ -262,6 +276,7 @@ class Forward:
             self.ticket.probe is None
             and self.ticket.attempts < _MAX_ATTEMPTS
             and clock.mono() - self.ticket.dispatched < limit
+            and self._house.again.may_retry(self.ticket.service, clock.now())
         )
 
     def _again(self) -> None:
@@ -277,7 +292,8 @@ class Forward:
         last = self._relay.last(follow, out, cut=cut, now=now)
         if self._seat.up is not None and last.ending.outcome is Outcome.TRUNCATED:
             self._seat.up.fault(now)
-        if not self._settle(last.ending, last.status) and last.ending.outcome in _ANSWERED:
+            self._account.suspect(self._body.raw)
+        if not self._settle(last.ending, last.status) and last.ending.outcome in ANSWERED:
             self._answer.fail(UNACCOUNTED)
         else:
             last.write()
@@ -290,42 +306,18 @@ class Forward:
 
     def _settle(self, ending: Ending, status: int) -> bool:
         """Write the record and give everything back, once; False when the record was refused."""
-        if self._settled:
+        if self._account.closed:
             return True
-        self._settled = True
-        ticket, follow, house = self.ticket, self._follow, self._house
-        tokens, gaps = (follow.tokens(), follow.gaps()) if follow is not None else (NO_TOKENS, NO_GAPS)
-        record = ticket.record(ending, status, tokens=tokens, gaps=gaps, times=self._times())
-        written = house.meter.write(record, ticket.client)
-        house.live.end(self._row)
-        house.active.discard(self)
-        ticket.exchange.listener = None
-        if self._reserved >= 0 and ticket.grant is not None:
-            caller = ticket.grant.caller
-            used = tokens.prompt + tokens.output if tokens.prompt or tokens.output else self._reserved
-            used = 0 if ending.outcome is Outcome.REJECTED else used
-            house.limits.settle(caller.name, caller.limits, reserved=self._reserved, used=used, now=clock.now())
-        if ending.outcome in _ANSWERED:
-            if tokens.prompt and not tokens.estimated:
-                self._seat.service.ratio.learn(ticket.prompt_bytes, tokens.prompt)
-            self._seat.service.took(record.times.total + ticket.arrived - self._asked_at)
-        self._seat.give()
-        return written
-
-    def _times(self) -> Times:
-        ticket, follow = self.ticket, self._follow
-        now = clock.mono()
-        start = ticket.arrived
-        if follow is None:
-            return Times(queue=(ticket.dispatched or now) - start, total=now - start)
-        return Times(
-            queue=(ticket.dispatched or now) - start,
-            first_byte=ticket.first_byte and ticket.first_byte - start,
-            first_token=follow.first_token_at and follow.first_token_at - start,
-            first_visible=follow.first_visible_at and follow.first_visible_at - start,
-            last=follow.last_token_at and follow.last_token_at - start,
-            total=now - start,
+        ticket, house, seat = self.ticket, self._house, self._seat
+        written = self._account.close(
+            ending, status, follow=self._follow, service=seat.service, asked_at=self._asked_at
         )
+        house.active.discard(self)
+        if ticket.turn_mark:
+            house.again.release(ticket.turn_mark, self)
+        ticket.exchange.listener = None
+        seat.give()
+        return written
 
     def _drop_call(self) -> None:
         census, self._census = self._census, None
@@ -357,6 +349,12 @@ class Forward:
         """End now: the worker stops and the drain limit is over."""
         self._drop_call()
         self._fail(STOPPING, Ending(outcome=Outcome.TRUNCATED, detail="reset"))
+
+    def supersede(self) -> None:
+        """End now: the same turn was asked for again."""
+        self.waiting = False
+        self._drop_call()
+        self._fail(SUPERSEDED, Ending(outcome=Outcome.CANCELLED, detail="superseded"))
 
     def revoke(self) -> None:
         """End now: the credential was revoked, and whoever owns it wants its open streams cut."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from stoker.drivers.limits import CallerLimits
 from stoker.drivers.live import Slot
 from stoker.gateway.door.doorway import Doorway
+from stoker.gateway.entry.again import Again
 from stoker.gateway.fleet import Fleet
 from stoker.gateway.meter import Meter
 
@@ -30,4 +31,5 @@ class House:
     limits: CallerLimits
     salt: bytes
     door: Doorway
+    again: Again
     active: set[Active] = field(default_factory=set)

@@ -35,11 +35,11 @@ class Relay:
     __slots__ = (
         "_after",
         "_aggregate",
-        "_answer",
         "_parts",
         "_seen",
         "_size",
         "_type",
+        "answer",
         "events",
         "progress",
         "started",
@@ -48,7 +48,7 @@ class Relay:
     )
 
     def __init__(self, answer: Answer, *, aggregate: bool) -> None:
-        self._answer = answer
+        self.answer = answer
         self._aggregate = aggregate
         self.begin(0.0)
 
@@ -101,14 +101,14 @@ class Relay:
         ending = follow.ending(cut=cut)
         if self._aggregate:
             return self._together(follow, ending)
-        answer = self._answer
+        answer = self.answer
         if ending.outcome is Outcome.TRUNCATED:
             status = 200 if answer.committed or out else CUT.status
             return Last(ending=ending, status=status, write=lambda: answer.fail(CUT, out))
         return Last(ending=ending, status=200, write=lambda: answer.end(out))
 
     def _together(self, follow: Follower, ending: Ending) -> Last:
-        answer = self._answer
+        answer = self.answer
         if ending.outcome is Outcome.TRUNCATED:
             return Last(ending=ending, status=CUT.status, write=lambda: answer.fail(CUT))
         if ending.outcome is Outcome.ERROR:
@@ -120,7 +120,7 @@ class Relay:
 
     def _whole(self, follow: Follower, *, cut: str, now: float) -> Last:
         """End an answer that is no stream: the engine's JSON, or its error."""
-        answer, status, kind = self._answer, self.status, self._type
+        answer, status, kind = self.answer, self.status, self._type
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         if cut or (status == 200 and not follow.whole(body, now)):
             ending = Ending(outcome=Outcome.TRUNCATED, detail=cut or "clean")
@@ -135,7 +135,7 @@ class Relay:
 
     def _refused(self, status: int, body: bytes) -> Last:
         """End with what the engine refused, as the client can act on it."""
-        answer = self._answer
+        answer = self.answer
         refusal = engine_refuses(recognise(status, body), answer.ticket, body, after=self._after)
         ending = Ending(outcome=Outcome.ERROR, detail=str(status))
         return Last(ending=ending, status=refusal.status, write=lambda: answer.refuse(refusal))

@@ -44,6 +44,7 @@ class Ticket:
         "stream",
         "surface",
         "turn",
+        "turn_mark",
     )
 
     def __init__(self, exchange: Exchange, id_: str, request_id: str, path: str) -> None:
@@ -65,10 +66,17 @@ class Ticket:
         self.attempts = self.turn = self.prompt_bytes = 0
         self.dispatched = self.first_byte = 0.0
         self.session = ""
+        self.turn_mark = b""  # of an agent's turn, by which the same is known when it comes again
         self.key = 0  # what the request shares with others, for routing
         self.extra = b""  # header lines for the client besides the request id
         self.blocks: tuple[str, ...] = ()
         self.splices: tuple[str, ...] = ()
+
+    def inherit(self, earlier: "Ticket") -> None:
+        """Take over what was already done for an earlier ask of the same."""
+        self.endpoint, self.incarnation = earlier.endpoint, earlier.incarnation
+        self.attempts, self.dispatched = earlier.attempts, earlier.dispatched
+        self.splices = (*earlier.splices, "joined")
 
     def asks_in(self, dialect: Dialect) -> None:
         """Take the dialect in which the client asks."""

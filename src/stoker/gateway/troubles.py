@@ -45,6 +45,17 @@ STOPPING: Final = Trouble(
     message="The gateway is stopping and the answer took longer than its drain.",
 )
 
+POISON: Final = Trouble(
+    status=422,
+    code="poison_request",
+    message="Two engines died while this request ran. It is not tried again before ten minutes have passed.",
+)
+SUPERSEDED: Final = Trouble(
+    status=409,
+    code="superseded",
+    message="The same turn of this session was asked for again; that request has the answer.",
+)
+
 
 def overdue(limit: str) -> Trouble:
     """Name the time limit that is over."""

@@ -25,6 +25,7 @@ from stoker.gateway.admin import Admin
 from stoker.gateway.app import App
 from stoker.gateway.door.doorway import Doorway
 from stoker.gateway.door.front import Front, Pair
+from stoker.gateway.entry.again import Again
 from stoker.gateway.fleet import Fleet, Upstream
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
@@ -72,8 +73,15 @@ class Worker:
         self._tally = Tally(run / f"gateway-{options.worker}.counts", self._meter, self._spool, self.boot)
         self._tally.recall(folder / "spool")
         self.house = House(
-            fleet=self._fleet, meter=self._meter, live=self._live, limits=self._limits, salt=salt, door=self._door
+            fleet=self._fleet,
+            meter=self._meter,
+            live=self._live,
+            limits=self._limits,
+            salt=salt,
+            door=self._door,
+            again=Again(run, options.worker),
         )
+        self._fleet.died = self.house.again.died
         self.app = App(self.house)
         self._policy = Policy(folder, self.app, self._fleet)
         self._front: Front | None = None
@@ -148,7 +156,7 @@ class Worker:
             self._spool.close()
         except Driver as error:
             _log.warning("spool not synced", extra={"fields": {"why": str(error)}})
-        for part in (self._live, self._slots, self._limits):
+        for part in (self._live, self._slots, self._limits, self.house.again):
             part.close()
 
     async def _tick(self) -> None:
@@ -157,6 +165,7 @@ class Worker:
             now = clock.mono()
             for request in list(self.house.active):
                 request.tick(now)
+            self.house.again.look()
             self._fleet.sweep()
 
     async def _poll(self) -> None:

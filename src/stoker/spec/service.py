@@ -41,11 +41,16 @@ class Normalise(Spec):
 
 
 class Routing(Spec):
-    """How an endpoint is chosen: where the prompt is cached, by load, or in turn."""
+    """How an endpoint is chosen: where the prompt is cached, by load, or in turn.
+
+    ``duplicates``: a turn that an agent sends again while the first still runs takes over what the engine has begun
+    (Join), or the first is cancelled (Cancel), or both run (Allow).
+    """
 
     policy: Literal["RoundRobin", "LeastLoad", "PrefixCache"] = "PrefixCache"
     session: Session | None = None
     normalise: Normalise = Normalise()
+    duplicates: Literal["Join", "Cancel", "Allow"] = "Join"
 
 
 class ServiceLimits(Spec):

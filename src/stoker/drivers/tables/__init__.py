@@ -1,0 +1,1 @@
+"""Small tables in files that all workers of a machine map."""

@@ -1,0 +1,1 @@
+"""Who gets in, on whose account, and how often?"""
