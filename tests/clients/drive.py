@@ -4,15 +4,16 @@ import os
 import shutil
 import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.clients.install import CLAUDE_NEW, CLAUDE_OLD, CODEX, OPENCODE, Package, installed
 
 from stoker.base import clock
+from stoker.base.json import JsonObject
 from stoker.checks.clients.base import KEY_VARIABLE, Service, Setup
 from stoker.checks.clients.known import known
-from stoker.checks.clients.merge import merged
+from stoker.checks.clients.merge import deep, merged
 
 # Where the tools are that a client's shell needs, and node, which may lie elsewhere.
 _PATH = os.pathsep.join({os.path.dirname(shutil.which(name) or "/bin/sh") for name in ("node", "sh", "git")})  # noqa: PTH120
@@ -37,15 +38,25 @@ class Agent:
     words: tuple[str, ...]
 
     def run(
-        self, service: Service, folder: Path, *, prompt: str = "write the proof", limit: float = 60, key: str = ""
+        self,
+        service: Service,
+        folder: Path,
+        *,
+        prompt: str = "write the proof",
+        limit: float = 60,
+        key: str = "",
+        more: JsonObject | None = None,
     ) -> Done:
-        """Run it in a folder of its own, for at most ``limit`` seconds; ``key`` is for a file without one."""
+        """Run it in a folder of its own, for at most ``limit`` seconds.
+
+        ``key`` is for a file in which none is written, ``more`` are settings beside those of ``stoker connect``.
+        """
         binary = installed(self.package)
         home, work = folder / "home", folder / "work"
         home.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
         setup = known(self.client).setup(service)
-        environment = self._environment(home, setup)
+        environment = self._environment(home, replace(setup, settings=deep(setup.settings, more or {})))
         environment[KEY_VARIABLE] = key or service.key
         return _run([str(binary), *self.words, prompt], work, environment, limit)
 

@@ -121,9 +121,12 @@ def _stream(subject: Subject, writer: Writer, composition: Composition) -> Itera
     script = subject.script
     yield Head(200)
     begin = writer.start(_counts(subject, composition, 0))
-    if begin:
+    if subject.request.dialect == "responses":
         yield Send(begin)
-    yield from _silence(script)
+        yield from _silence(script)
+    else:  # engines open these with their first token: the role and message_start come after the prompt is read
+        yield from _silence(script)
+        yield Send(begin)
     for sent, piece in enumerate(composition.said):
         fault = _fault(script, sent, writer)
         if fault is not None:
