@@ -21,7 +21,10 @@ class _Tool(msgspec.Struct):
 
 def spaces(tools: bytes) -> dict[str, tuple[str, str]]:
     """Say which flat name stands for which namespace and name."""
-    found = msgspec.json.decode(tools, type=list[_Tool] | None) or ()
+    try:
+        found = msgspec.json.decode(tools, type=list[_Tool] | None) or ()
+    except msgspec.DecodeError:  # what is no list of tools was refused, or goes on to an engine that will
+        return {}
     return {
         flat(tool.name, inner.name): (tool.name, inner.name)
         for tool in found

@@ -12,7 +12,7 @@ from stoker.facts.ending import Flag, Outcome
 from stoker.wire.aggregate import Aggregate
 from stoker.wire.follow import Follow, readable
 from stoker.wire.scan.calls import Calls, Seen, Tool
-from stoker.wire.scan.heard import Heard, said
+from stoker.wire.scan.heard import Heard, is_text, said
 from stoker.wire.scan.how import How
 from stoker.wire.scan.mend import Mends, whole
 from stoker.wire.sse import data_of
@@ -154,6 +154,9 @@ class Chat:
             return self._keep(follow, payload)
         if mends.gave_up:
             return follow.in_band() if self._passes else b""
+        if not is_text(payload):
+            follow.broken = True
+            return b""
         payloads = mends.write(payload)
         if self._aggregate is not None:
             return b"".join([self._keep(follow, piece) for piece in payloads])
@@ -251,9 +254,9 @@ class Chat:
     def _call(follow: Follow, writer: Writer, seen: list[Seen]) -> None:
         for what in seen:
             if what.begins:
-                if not what.name:  # nobody could call it
-                    follow.broken = True
+                follow.broken = follow.broken or not what.name  # nobody could call it
                 writer.tool(what.index, what.id, what.name)
+            follow.broken = follow.broken or not is_text(what.piece)
             if what.piece:
                 writer.arguments(what.index, what.piece)
 

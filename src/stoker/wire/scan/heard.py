@@ -100,7 +100,7 @@ class Heard:
 def pieces_of(follow: Follow, raw: bytes) -> list[tuple[bool, bytes]]:
     """Give text as the insides of JSON strings, each with whether it is reasoning; Mistral writes a list of parts."""
     if raw[:1] == b'"':
-        if not raw.isascii() and not _is_text(raw):
+        if not is_text(raw):
             follow.broken = True
             return []
         return [(False, raw[1:-1])]
@@ -121,7 +121,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _is_text(raw: bytes) -> bool:
+def is_text(raw: bytes) -> bool:
+    """Whether bytes are UTF-8: JSON that is skipped over is not checked for it."""
+    if raw.isascii():
+        return True
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.facts.ending import Outcome
 from stoker.wire.follow import Follow, readable
-from stoker.wire.scan.heard import Heard, said
+from stoker.wire.scan.heard import Heard, is_text, said
 from stoker.wire.scan.how import How
 from stoker.wire.scan.message import Message as Together
 from stoker.wire.sse import data_of
@@ -86,13 +86,14 @@ _WORDS: Final = {Outcome.LENGTH: "length", Outcome.TOOL_CALLS: "tool_calls", Out
 class Messages:
     """The messages dialect of an engine."""
 
-    __slots__ = ("_body", "_counts", "_ended", "_heard", "_passes", "_started", "_together", "_writer")
+    __slots__ = ("_body", "_calls", "_counts", "_ended", "_heard", "_passes", "_started", "_together", "_writer")
 
     def __init__(self, how: How) -> None:
         self._writer = how.writer
         self._together = Together() if how.aggregate and how.writer is None else None
         self._passes = self._writer is None and self._together is None
         self._heard = Heard(writer=how.writer, tools=how.tools, engine=how.engine)
+        self._calls: set[int] = set()
         self._counts = Counts()
         self._body = b""
         self._started = False
@@ -190,6 +191,7 @@ class Messages:
             follow.called(now)
             follow.argument(0, index, b"")
             if self._writer is not None:
+                self._calls.add(index)
                 self._writer.tool(index, block.id, block.name)
             given = bytes(block.input)
             if given not in (b"", b"{}", b"null"):  # some engines send the whole input at once
@@ -204,8 +206,12 @@ class Messages:
     def _arguments(self, follow: Follow, index: int, piece: bytes, now: float) -> None:
         follow.called(now)
         follow.argument(0, index, piece)
-        if self._writer is not None:
+        if self._writer is None:
+            return
+        if index in self._calls and is_text(piece):
             self._writer.arguments(index, piece)
+        else:  # of a call whose beginning was lost
+            follow.broken = True
 
     def _finished(self, follow: Follow, reason: str, sequence: str | None, now: float) -> None:
         self._heard.rest(follow, now)

@@ -13,7 +13,7 @@ from stoker.facts.ending import Outcome
 from stoker.wire.follow import Follow, readable
 from stoker.wire.say.response_object import Shell
 from stoker.wire.say.voices import Responses as Voice
-from stoker.wire.scan.heard import Heard, said
+from stoker.wire.scan.heard import Heard, is_text, said
 from stoker.wire.scan.how import How
 from stoker.wire.scan.reply import ABSENT, Event, Item, Reply, decode_event, decode_reply, usage_of
 from stoker.wire.sse import data_of
@@ -33,8 +33,8 @@ class Responses:
     """The responses dialect of an engine."""
 
     __slots__ = (
+        "_begun",
         "_body",
-        "_called",
         "_given",
         "_heard",
         "_items",
@@ -53,7 +53,7 @@ class Responses:
         self._passes = self._writer is None and self._items is None
         self._heard = Heard(writer=how.writer, tools=how.tools, engine=how.engine)
         self._body = b""
-        self._called = False
+        self._begun: set[int] = set()
         self._given: set[int] = set()  # calls of which arguments have come
         self._started = False
         self._ours: bool | None = None  # whether the client saw a beginning of ours before the engine's first event
@@ -77,7 +77,10 @@ class Responses:
         if self._writer is not None:
             return self.close(follow, now) if follow.done else self._writer.take()
         if self._items is not None:
-            self._keep(self._items, payload, seen)
+            if is_text(payload):
+                self._keep(self._items, payload, seen)
+            else:
+                follow.broken = True
             return b""
         return event if self._voice is None else self._numbered(self._voice, event, payload, seen)
 
@@ -123,7 +126,7 @@ class Responses:
 
     def _call(self, follow: Follow, index: int, item: Item, now: float) -> None:
         self._start()
-        self._called = True
+        self._begun.add(index)
         follow.called(now)
         if item.type == "function_call":
             follow.argument(0, index, b"")
@@ -134,8 +137,12 @@ class Responses:
         self._given.add(index)
         follow.called(now)
         follow.argument(0, index, piece)
-        if self._writer is not None:
+        if self._writer is None:
+            return
+        if index in self._begun and is_text(piece):
             self._writer.arguments(index, piece)
+        else:  # of a call whose beginning was lost
+            follow.broken = True
 
     def _end(self, follow: Follow, seen: Event, now: float) -> None:
         """Take a terminal event."""
@@ -155,8 +162,8 @@ class Responses:
         if reply.usage is not None:
             follow.usage = usage_of(reply.usage)
         reason = reply.incomplete_details.reason if reply.incomplete_details is not None else None
-        word = "tool_calls" if self._called else "stop"
-        follow.outcome = Outcome.TOOL_CALLS if self._called else Outcome.COMPLETE
+        word = "tool_calls" if self._begun else "stop"
+        follow.outcome = Outcome.TOOL_CALLS if self._begun else Outcome.COMPLETE
         if reply.status == "incomplete" or reason:
             filtered = reason == "content_filter"
             word = "content_filter" if filtered else "length"
