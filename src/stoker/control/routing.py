@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -24,6 +24,7 @@ from stoker.facts.routes import (
     Endpoint,
     Key,
     Limits,
+    Price,
     Routes,
     State,
     Subject,
@@ -42,6 +43,7 @@ from stoker.spec.service import ModelServiceSpec
 from stoker.spec.usecase import UseCaseSpec
 
 _log = logging.getLogger("control.routing")
+_SPOKEN: Final = {"OpenAI": ("chat", "completions", "embeddings", "responses"), "Anthropic": ("messages",)}
 
 
 @dataclass(slots=True)
@@ -230,7 +232,10 @@ def _outside(desk: Desk, world: World) -> list[Labelled]:
             upstream_model=spec.model,
             credential_file=secret,
             engine="external",
-            dialects=("chat", "completions"),
+            dialects=spec.api.dialects or _SPOKEN[spec.api.schema_name],
+            key_header=spec.api.schema_name == "Anthropic",
+            refresh=(credential.refresh or 0.0) if credential is not None else 0.0,
+            price=_price(spec.price),
             slots=spec.max_concurrent,
             queue=256,
             context_tokens=spec.context_tokens,
@@ -244,6 +249,16 @@ def _outside(desk: Desk, world: World) -> list[Labelled]:
             )
         )
     return found
+
+
+def _price(asked: outside.Price | None) -> Price | None:
+    if asked is None:
+        return None
+    return Price(
+        input_usd=asked.input_per_million_usd,
+        cached_usd=asked.cached_per_million_usd,
+        output_usd=asked.output_per_million_usd,
+    )
 
 
 def _routes(desk: Desk, world: World, tables: Published, *, generation: int) -> Routes:

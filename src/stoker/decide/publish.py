@@ -2,8 +2,9 @@
 
 1. A service is exposed only when a gateway's selector names it; an empty selector exposes nothing.
 2. A service answers to ``namespace/name``, to ``name`` where only one exposed service has it, and to its aliases.
-3. A replica appears only in the state that its own decision asked for (probe, serve, drain); all others do not exist.
-4. The result is ordered and free of times, so an unchanged world publishes nothing new.
+3. A LoRA adapter is a model under its own name, or ``namespace/name:adapter`` where that is somebody else's too.
+4. A replica appears only in the state that its own decision asked for (probe, serve, drain); all others do not exist.
+5. The result is ordered and free of times, so an unchanged world publishes nothing new.
 """
 
 from collections import Counter
@@ -76,14 +77,23 @@ def publish(
     short = Counter(o.name for o in shown)
     claims = Counter(alias for o in shown for alias in set(o.aliases))
     taken = {o.key for o in shown} | {name for name, count in short.items() if count == 1}
-    services = tuple(_service(o, endpoints, short=short, claims=claims, taken=taken) for o in shown)
+    groups = {o.key: [_found(o, selector, endpoints) for selector in o.selectors] for o in shown}
+    adapters = {o.key: {a for group in groups[o.key] for e in group for a in e.models} for o in shown}
+    carried = Counter(a for some in adapters.values() for a in some)
+    alone = {a for a, count in carried.items() if count == 1 and not claims[a] and a not in taken}
+    services = []
+    for o in shown:
+        names = [o.key, *([o.name] if short[o.name] == 1 else [])]
+        names += [a for a in o.aliases if claims[a] == 1 and a not in taken]
+        called = {(a if a in alone else f"{o.key}:{a}"): a for a in sorted(adapters[o.key])}
+        services.append(_service(o, groups[o.key], names=names, adapters=called))
     used = {name for s in services for target in s.targets for name in target.endpoints}
     used |= {name for s in services if s.mirror is not None for name in s.mirror.endpoints}
     # A replica that is being proven belongs to no service yet by its labels alone: probes reach it by name.
     tables = sorted((e.endpoint for e in endpoints), key=lambda e: e.name)
     hidden = {o.key: "no gateway's serviceSelector names it" for o in ordered if o not in shown}
     kept = tuple(e for e in tables if e.name in used or e.state is not State.SERVE)
-    return Published(services=services, endpoints=kept, hidden=hidden)
+    return Published(services=tuple(services), endpoints=kept, hidden=hidden)
 
 
 def selects(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -91,28 +101,27 @@ def selects(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     return all(labels.get(name) == value for name, value in wanted.items())
 
 
+def _found(offer: Offer, selector: Selector, endpoints: Sequence[Labelled]) -> list[Endpoint]:
+    """Find the endpoints of one line, in the order of their names."""
+    mine = (e for e in endpoints if e.namespace == offer.namespace and selects(selector.labels, e.labels))
+    return sorted((e.endpoint for e in mine), key=lambda e: e.name)
+
+
 def _service(
-    offer: Offer, endpoints: Sequence[Labelled], *, short: Counter[str], claims: Counter[str], taken: set[str]
+    offer: Offer, groups: Sequence[Sequence[Endpoint]], *, names: list[str], adapters: dict[str, str]
 ) -> Service:
-    names = [offer.key, *([offer.name] if short[offer.name] == 1 else [])]
-    names += [a for a in offer.aliases if claims[a] == 1 and a not in taken]
     targets = []
     mirror = None
-    for selector in offer.selectors:
-        found = tuple(
-            sorted(
-                e.endpoint.name
-                for e in endpoints
-                if e.namespace == offer.namespace and selects(selector.labels, e.labels)
-            )
-        )
+    for selector, group in zip(offer.selectors, groups, strict=True):
+        found = tuple(e.name for e in group)
         if offer.mirror and selector.name == offer.mirror:  # it gets copies, and no request of its own
             mirror = Mirror(endpoints=found, percent=offer.mirror_percent)
         else:
             targets.append(Target(endpoints=found, weight=selector.weight, priority=selector.priority))
     return Service(
         name=offer.key,
-        models=tuple(dict.fromkeys(names)),
+        models=tuple(dict.fromkeys([*names, *adapters])),
+        adapters=adapters,
         targets=tuple(targets),
         timeouts=offer.timeouts,
         max_output_tokens=offer.max_output_tokens,

@@ -7,7 +7,7 @@ Five rules, in this order:
 2. A lower priority number goes first; the next one is used only when no endpoint of the first may serve.
 3. Among the targets of one priority the weights decide, by a number that the caller draws, or that the key gives.
 4. Inside a target a request with a key (its session, or the head of its prompt) goes where the key is at home: see
-   `stoker.decide.affinity`.
+   `stoker.decide.steer.affinity`.
 5. Without a key the least loaded endpoint with a free slot wins; when all are full, the least loaded one, to wait at.
 
 Ties are broken by the same number, so equal inputs always give the same answer.
@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from stoker.decide import affinity
+from stoker.decide.steer import affinity
 from stoker.facts.routes import Target
 
 
@@ -55,7 +55,7 @@ class Load(Protocol):
 
     @property
     def seed(self) -> int:
-        """Its incarnation in 64 bits; see `stoker.decide.affinity.seed`."""
+        """Its incarnation in 64 bits; see `stoker.decide.steer.affinity.seed`."""
 
 
 class Choice(msgspec.Struct, frozen=True):

@@ -33,6 +33,19 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request: float | None = None  # a total limit that a manifest asked for; warned about
 
 
+class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an endpoint's owner asks, in US dollars per million tokens."""
+
+    input_usd: float = 0.0
+    cached_usd: float | None = None  # None: as any other input
+    output_usd: float = 0.0
+
+    def of(self, *, prompt: int, cached: int, output: int) -> float:
+        """Price one request by its token counts; ``cached`` ones are among the prompt's."""
+        cheaper = self.input_usd if self.cached_usd is None else self.cached_usd
+        return ((prompt - cached) * self.input_usd + cached * cheaper + output * self.output_usd) / 1e6
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One engine that answers for a service, local or outside."""
 
@@ -51,6 +64,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream_upstream: bool = True  # always stream and aggregate: the engine cannot cancel a non-streamed request
     models: tuple[str, ...] = ()  # LoRA adapters and other names that this engine also serves
     embeddings: bool = False
+    price: Price | None = None
+    key_header: bool = False  # the credential goes into x-api-key, as the Anthropic API wants it
+    refresh: float = 0.0  # seconds after which the credential's file is read again; 0: never
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,6 +98,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     normalise: bool = True  # take the volatile parts of a prompt out of the routing key
     strip: tuple[str, ...] = ()  # the rules by which they are taken out of the prompt itself
     mirror: Mirror | None = None
+    adapters: dict[str, str] = {}  # names of models that are LoRA adapters, and what engines call them
     duplicates: str = "Join"  # Join | Cancel | Allow: what becomes of a turn that an agent asks for again
 
 

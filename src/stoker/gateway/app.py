@@ -212,6 +212,7 @@ class App:
             self._refuse(ticket, catalog.missing(asked.model, mine), "model")
             return
         ticket.service = service.spec.name
+        ticket.adapter = service.spec.adapters.get(asked.model, "")
         given = given_session(service, ticket.exchange.headers, asked)
         ticket.session = prompt.session(given, salt=self._house.salt)
         if given and service.spec.duplicates != "Allow":

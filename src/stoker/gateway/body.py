@@ -73,11 +73,12 @@ class Body:
         spec = up.spec
         pair = self._pair(up)
         cap = min(self._cap, self.room) if self.room else self._cap
-        key = (pair.upstream, spec.upstream_model, cap)
+        model = ticket.adapter or spec.upstream_model
+        key = (pair.upstream, model, cap)
         prepared = self._prepared
         if prepared is None or prepared[0] != key:
             stream = self.aggregate or self._call.stream
-            change = prepare(self.raw, self._asked, pair=pair, cap=cap, model=spec.upstream_model, stream=stream)
+            change = prepare(self.raw, self._asked, pair=pair, cap=cap, model=model, stream=stream)
             ticket.splices = change.splices
             prepared = self._prepared = (key, change.body)
         body = prepared[1]

@@ -4,19 +4,20 @@ import heapq
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from stoker.base import clock
-from stoker.decide import affinity
 from stoker.decide.admit import rank
 from stoker.decide.route import eject
-from stoker.decide.window import Ratio
+from stoker.decide.steer import affinity
+from stoker.decide.steer.window import Ratio
 from stoker.drivers.slots import Slots
 from stoker.facts.routes import Endpoint, Routes, Service, State, Target
 from stoker.gateway.dialect import ALL, spoken
 from stoker.http1.pool import Pool
 
 _log = logging.getLogger("gateway.fleet")
+_ANTHROPIC: Final = b"2023-06-01"  # the version of its API that every endpoint of that schema knows
 
 
 class Waiter(Protocol):
@@ -35,6 +36,7 @@ class Upstream:
 
     __slots__ = (
         "counted",
+        "dressed_at",
         "ejected_until",
         "faults",
         "fields",
@@ -63,6 +65,7 @@ class Upstream:
         self.faults = 0
         self.ejected_until = 0.0
         self.last_token_at = 0.0
+        self.dressed_at = 0.0
 
     def renew(self, spec: Endpoint) -> None:
         """Take a new specification."""
@@ -73,6 +76,12 @@ class Upstream:
         ways = {dialect.name: spoken(dialect, native) for dialect in ALL}
         self.speaks = {name: how for name, how in ways.items() if how}  # a client's dialect, and how to ask for it
         self.slots = spec.slots  # requests that it can work on at once; 0: no cap
+
+    def dress(self, folder: Path, problems: list[str]) -> None:
+        """Write the head that all requests to it share, with the credential as its file has it now."""
+        self.dressed_at = clock.mono()
+        given = _credential(self.spec, folder, problems)
+        self.fields = b" HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b" % (self.pool.authority, given)
 
     @property
     def running(self) -> int:
@@ -212,10 +221,7 @@ class Fleet:
                 self.died(spec.name, spec.incarnation, clock.now())
             up.services = []
             up.prefix = spec.prefix.encode()
-            up.fields = b" HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b" % (
-                up.pool.authority,
-                _credential(spec, self._folder, problems),
-            )
+            up.dress(self._folder, problems)
             upstreams[spec.name] = up
         self.retired = [up for up in (*self.retired, *old.values()) if up.local]
         for up in old.values():
@@ -266,6 +272,8 @@ class Fleet:
             service.wake()
         for up in (*self.upstreams.values(), *self.retired):
             up.pool.sweep(now)
+            if up.spec.refresh and now - up.dressed_at >= up.spec.refresh:
+                up.dress(self._folder, [])
         self.retired = [up for up in self.retired if up.local]
 
 
@@ -273,8 +281,11 @@ def _credential(spec: Endpoint, folder: Path, problems: list[str]) -> bytes:
     if not spec.credential_file:
         return b""
     try:
-        return b"authorization: Bearer %b\r\n" % (folder / spec.credential_file).read_bytes().strip()
+        secret = (folder / spec.credential_file).read_bytes().strip()
     except OSError as error:
         _log.warning("credential unreadable", extra={"fields": {"endpoint": spec.name, "why": str(error)}})
         problems.append(f"the credential of endpoint {spec.name} cannot be read: {error.strerror}")
         return b""
+    if spec.key_header:
+        return b"x-api-key: %b\r\nanthropic-version: %b\r\n" % (secret, _ANTHROPIC)
+    return b"authorization: Bearer %b\r\n" % secret

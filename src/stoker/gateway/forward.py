@@ -10,8 +10,8 @@ from stoker.base import clock
 from stoker.base.errors import Invalid
 from stoker.decide.deadline import late
 from stoker.decide.route import Why
-from stoker.decide.window import Verdict as Fits
-from stoker.decide.window import window
+from stoker.decide.steer.window import Verdict as Fits
+from stoker.decide.steer.window import window
 from stoker.facts.ending import Ending, Outcome
 from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
@@ -309,9 +309,7 @@ class Forward:
         if self._account.closed:
             return True
         ticket, house, seat = self.ticket, self._house, self._seat
-        written = self._account.close(
-            ending, status, follow=self._follow, service=seat.service, asked_at=self._asked_at
-        )
+        written = self._account.close(ending, status, follow=self._follow, seat=seat, asked_at=self._asked_at)
         house.active.discard(self)
         if ticket.turn_mark:
             house.again.release(ticket.turn_mark, self)

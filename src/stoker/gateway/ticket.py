@@ -13,6 +13,7 @@ class Ticket:
     """One request."""
 
     __slots__ = (
+        "adapter",
         "arrived",
         "at",
         "attempts",
@@ -66,6 +67,7 @@ class Ticket:
         self.attempts = self.turn = self.prompt_bytes = 0
         self.dispatched = self.first_byte = 0.0
         self.session = ""
+        self.adapter = ""  # the LoRA adapter that was asked for
         self.turn_mark = b""  # of an agent's turn, by which the same is known when it comes again
         self.key = 0  # what the request shares with others, for routing
         self.extra = b""  # header lines for the client besides the request id
@@ -117,6 +119,7 @@ class Ticket:
         tokens: Tokens | None = None,
         gaps: Gaps | None = None,
         times: Times | None = None,
+        price_usd: float | None = None,
     ) -> Record:
         """Make the ledger record."""
         return Record(
@@ -145,6 +148,7 @@ class Ticket:
             blocks=self.blocks,
             prompt_bytes=self.prompt_bytes,
             splices=self.splices,
+            price_usd=price_usd,
         )
 
 

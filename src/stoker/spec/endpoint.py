@@ -4,14 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from stoker.spec.meta import Natural, Number, Seconds, SecretRef, Spec, Text
+from stoker.spec.meta import Dialect, Natural, Number, Seconds, SecretRef, Spec, Text
 
 
 class Api(Spec):
-    """Which dialect the endpoint speaks, and under which path."""
+    """What the endpoint speaks, and under which path. Empty ``dialects``: what its schema is known for."""
 
     schema_name: Literal["OpenAI", "Anthropic"] = Field(default="OpenAI", alias="schema")
     prefix: Annotated[str, Field(pattern=r"^(/[^\s?#]*)?$")] = "/v1"
+    dialects: tuple[Dialect, ...] = ()
 
 
 class Credential(Spec):

@@ -79,14 +79,12 @@ _ALL: Final = (
         plural="modelservices",
         short="ms",
         spec=ModelServiceSpec,
-        later=("spec.routing.session", "spec.mirror"),
     ),
     Kind(
         name="ModelEndpoint",
         plural="modelendpoints",
         short="me",
         spec=ModelEndpointSpec,
-        later=("spec.price", "spec.credential.refresh"),
     ),
     Kind(
         name="UseCase",

@@ -34,7 +34,7 @@ async def when_let_go(engine: Engine, seen: Seen, writer: asyncio.StreamWriter) 
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
-    if engine.release.is_set():
+    if not seen.gone.is_set():
         await whole(engine, seen, writer)
 
 

@@ -5,8 +5,8 @@ from typing import Final
 from stoker.base import clock
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.record import Times
-from stoker.gateway.fleet import ServiceState
 from stoker.gateway.house import House
+from stoker.gateway.steer.seat import Seat
 from stoker.gateway.ticket import NO_GAPS, NO_TOKENS, Ticket
 from stoker.gateway.troubles import POISON, UNACCOUNTED, Trouble
 from stoker.wire.follower import Follower
@@ -67,9 +67,7 @@ class Account:
         self._poison = self._poison or again.poison_mark(ticket.service, body)
         again.suspect(ticket.endpoint, ticket.incarnation, self._poison, clock.now())
 
-    def close(
-        self, ending: Ending, status: int, *, follow: Follower | None, service: ServiceState, asked_at: float
-    ) -> bool:
+    def close(self, ending: Ending, status: int, *, follow: Follower | None, seat: Seat, asked_at: float) -> bool:
         """Write the record and give back what was taken; False when the record was refused."""
         self.closed = True
         ticket, house = self.ticket, self._house
@@ -78,7 +76,12 @@ class Account:
             tokens, gaps = follow.tokens(), follow.gaps()
             if follow.repairs:
                 ticket.splices = (*ticket.splices, *follow.repairs)
-        record = ticket.record(ending, status, tokens=tokens, gaps=gaps, times=_times(ticket, follow))
+        price = seat.up.spec.price if seat.up is not None else None
+        usd = None
+        if price is not None and tokens.output:
+            usd = price.of(prompt=tokens.prompt, cached=tokens.cached, output=tokens.output)
+        times = _times(ticket, follow)
+        record = ticket.record(ending, status, tokens=tokens, gaps=gaps, times=times, price_usd=usd)
         written = house.meter.write(record, ticket.client)
         house.live.end(self._row)
         if self._reserved >= 0 and ticket.grant is not None:
@@ -90,8 +93,8 @@ class Account:
             if self._poison:
                 house.again.harmless(self._poison)
             if tokens.prompt and not tokens.estimated:
-                service.ratio.learn(ticket.prompt_bytes, tokens.prompt)
-            service.took(record.times.total + ticket.arrived - asked_at)
+                seat.service.ratio.learn(ticket.prompt_bytes, tokens.prompt)
+            seat.service.took(record.times.total + ticket.arrived - asked_at)
         return written
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stoker.decide.affinity import seed
+from stoker.decide.steer.affinity import seed
 from stoker.gateway.fleet import ServiceState
 from stoker.wire import prompt
 from stoker.wire.request import Asked

@@ -42,7 +42,7 @@ class Seat:
             self._fleet.upstreams,
             now=clock.mono(),
             draw=_draw(),
-            failed=self.failed,
+            failed=(*self.failed, *self._without()) if self.ticket.adapter else self.failed,
             key=self.ticket.key,
             turn=service.in_turn() if service.spec.policy == _IN_TURN else -1,
         )
@@ -60,6 +60,12 @@ class Seat:
         self.up, self._shared = up, capped or up.counted
         return None
 
+    def _without(self) -> list[str]:
+        """Name the endpoints that do not carry the adapter which was asked for."""
+        upstreams, adapter = self._fleet.upstreams, self.ticket.adapter
+        named = (name for target in self.service.spec.targets for name in target.endpoints if name in upstreams)
+        return [name for name in named if adapter not in upstreams[name].spec.models]
+
     def no_room(self) -> Trouble | None:
         """Say when to come back where even the queue is full."""
         service = self.service
@@ -76,6 +82,8 @@ class Seat:
         """Whether another endpoint may serve than the one that has just failed."""
         up = self.up
         failed = (*self.failed, up.spec.name) if up is not None else self.failed
+        if self.ticket.adapter:
+            failed = (*failed, *self._without())
         targets = self.service.targets.get(self.ticket.dialect, ())
         choice = route(targets, self._fleet.upstreams, now=clock.mono(), draw=0.0, failed=failed)
         return choice.why is not Why.NONE

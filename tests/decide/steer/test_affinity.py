@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.decide.affinity import CANDIDATES, bound, fraction, order, seed
 from stoker.decide.route import Choice, Why, route
+from stoker.decide.steer.affinity import CANDIDATES, bound, fraction, order, seed
 from stoker.facts.routes import Target
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.decide.window import LEAST_OUTPUT, Ratio, Verdict, Window, window
+from stoker.decide.steer.window import LEAST_OUTPUT, Ratio, Verdict, Window, window
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Where is a prompt cached, and does it fit there?"""
