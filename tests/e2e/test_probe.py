@@ -13,8 +13,9 @@ from typing import Self
 import pytest
 from cryptography import x509
 from tests.e2e.machine import Machine, machine
-from tests.e2e.manifests import gateway, scripted, service, text
+from tests.e2e.manifests import document, gateway, scripted, service, text
 from tests.gateway.door.certificates import make
+from tests.gateway.identity.issuer import AUDIENCE, NAME, key_set, token
 
 from stoker.base import clock
 
@@ -87,6 +88,23 @@ def test_a_probe_finds_every_door_closed_and_leaves_nobody_behind(secured: Machi
     secured.ok("apply", "-f", "-", stdin=text(rules()))
 
 
+def test_a_token_opens_what_its_caller_may_use(secured: Machine) -> None:
+    """From the manifest to the answer: issuer, audience, claim and keys are those that were declared."""
+    keys = secured.root.parent / "jwks.json"
+    keys.write_bytes(key_set("es-1"))
+    jwt = {"issuer": NAME, "audience": [AUDIENCE], "jwksFile": str(keys), "clockSkew": "5s"}
+    subject = {"credentials": [{"type": "JWT", "subject": "ann"}], "allow": {"services": ["default/tiny"]}}
+    declared = text(rules(auth={"methods": ["APIKey", "JWT"], "jwt": jwt}), document("Caller", "ann", subject))
+    secured.ok("apply", "-f", "-", stdin=declared)
+    secured.wait("let in", lambda: stream(secured, token("es-1"), "tiny").status == 200)
+    assert stream(secured, token("es-1"), "slow").status == 404
+    assert stream(secured, token("es-1", aud="other"), "tiny").status == 401
+    assert stream(secured, token("es-2"), "tiny").status == 401
+    assert stream(secured, secured.key, "tiny").status == 200
+    secured.ok("apply", "-f", "-", stdin=text(rules()))
+    secured.wait("closed", lambda: stream(secured, token("es-1"), "tiny").status == 401)
+
+
 def test_an_interrupted_probe_removes_its_callers(secured: Machine) -> None:
     process = secured.begin("probe", "--loop", "60")
     secured.wait("its callers", lambda: secured.ok("get", "caller").count("probe-") == 2)
@@ -99,19 +117,21 @@ def test_an_interrupted_probe_removes_its_callers(secured: Machine) -> None:
 @pytest.mark.timeout(150)
 def test_a_probe_knocks_while_keys_routes_certificate_and_workers_change(secured: Machine) -> None:
     made, before = secured, answered(secured)
+    replicas = [r["metadata"]["uid"] for r in made.replicas("tiny")]
     good = made.ok("key", "create", "streams").strip()
     open_stream = stream(made, good, "slow")
     assert open_stream.status == 200
     probe = made.begin("probe", "--loop", "12", "-o", "json")
     with Traffic(made) as traffic:
-        # What may not touch an open stream: its own key is revoked, the routes and the certificate change.
+        # What may not touch an open stream: its key is revoked, routes, certificate and an engine are replaced.
         (key_id,) = re.findall(r"(k-\w+) +streams", made.ok("key", "list"))
         made.ok("key", "revoke", key_id)
-        made.ok("apply", "-f", "-", stdin=text(rules(keepAlive="16s")))
+        made.ok("apply", "-f", "-", stdin=text(rules(keepAlive="16s"), scripted("tiny", engine={"maxSequences": 7})))
         make(made.root.parent, 2)
         made.wait("the new certificate", lambda: shown(made) == 2)
         assert stream(made, good, "tiny").status == 401
         assert open_stream.read().endswith(b"data: [DONE]\n\n")
+        made.wait("the rollout", lambda: [r["metadata"]["uid"] for r in made.replicas("tiny")] != replicas)
 
         shown_before = answered(made)
         for number in (signal.SIGTERM, signal.SIGKILL):
