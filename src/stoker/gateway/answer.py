@@ -6,6 +6,7 @@ committed: its status is 200, and whatever goes wrong later is a frame inside it
 
 from typing import Final
 
+from stoker.facts.routes import Routes
 from stoker.gateway.dialect import Dialect
 from stoker.gateway.surface.refusal import Refusal
 from stoker.gateway.ticket import Ticket
@@ -68,6 +69,14 @@ class Answer:
         """Show that we are alive; only whole events were written, so a comment fits in here."""
         self.ticket.exchange.send(self.voice.keep_alive())
         self.wrote_at = now
+
+    def tick(self, now: float, routes: Routes, *, failing: bool) -> None:
+        """Commit a stream that has waited long enough, or show that we are alive; ``failing``: an error is coming."""
+        if self.committed:
+            if now - self.wrote_at >= routes.keep_alive:
+                self.keep_alive(now)
+        elif now - self.ticket.arrived >= routes.commit_after and not failing:
+            self.commit(now)
 
     def send(self, data: bytes, now: float) -> None:
         """Forward events."""

@@ -245,12 +245,10 @@ class App:
         Forward(self._house, ticket, service, answer=answer, body=sent).begin()
 
     def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
-        text, tools = asked.text, bytes(asked.tools)
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
-        whole = tools + text if tools else text
-        ticket.prompt_bytes = len(whole)
-        ticket.blocks = prompt.blocks(prompt.plain(whole), salt=self._house.salt)
+        ticket.prompt_bytes = asked.size
+        ticket.blocks = prompt.blocks(prompt.plain(asked.head(prompt.REACH)), salt=self._house.salt)
         ticket.turn = prompt.turn(asked.turns)
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:

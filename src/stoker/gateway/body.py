@@ -13,6 +13,8 @@ from stoker.wire.pairs import Call, Pair, follower, prepare, voice
 from stoker.wire.request import Asked
 from stoker.wire.tokenise import Question
 
+_COPIED_BYTES: Final = 64 << 10  # a smaller body is cheaper to copy behind its head than to write by itself
+_MEDIA_BYTES: Final = 2 << 20  # where an image is looked for
 _PASSED: Final = (b"traceparent", b"tracestate")  # nothing else of the client's head concerns an engine
 
 
@@ -53,7 +55,7 @@ class Body:
     @property
     def opaque(self) -> bool:
         """Whether it holds what is no text: the bytes of an image say nothing about its tokens."""
-        text = self._asked.text
+        text = self._asked.conversation(_MEDIA_BYTES)
         return b"base64" in text or b"image_url" in text or b"input_audio" in text
 
     def question(self, up: Upstream) -> Question | None:
@@ -68,7 +70,7 @@ class Body:
             return None
         return tokenise.question(engine, change.body)
 
-    def wire(self, up: Upstream, ticket: Ticket) -> bytes:
+    def wire(self, up: Upstream, ticket: Ticket) -> tuple[bytes, ...]:
         """Write the whole request for one endpoint; raises Invalid where it cannot be said in the engine's dialect."""
         spec = up.spec
         pair = self._pair(up)
@@ -86,12 +88,12 @@ class Body:
         passed = b"" if ticket.grant is None or spec.engine == "external" else ticket.grant.line
         if _PASSED[0] in headers:
             passed += b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
-        return b"POST %b%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
+        head = b"POST %b%b%b%b%bcontent-length: %d\r\n\r\n" % (
             up.prefix,
             BY_NAME[pair.upstream].upstream,
             up.fields,
             passed,
             ticket.id_line,
             len(body),
-            body,
         )
+        return (head, body) if len(body) > _COPIED_BYTES else (head + body,)

@@ -4,6 +4,7 @@ The order at the end is fixed: the record is in the spool before the terminator 
 out goes through ``_settle``, which acts once: it writes the record and gives slot and limits back.
 """
 
+import asyncio
 from typing import Final
 
 from stoker.base import clock
@@ -39,8 +40,8 @@ from stoker.gateway.troubles import (
 from stoker.http1.pool import Call, End
 from stoker.wire.follower import Follower
 
-_MAX_ATTEMPTS: Final = 3
 _BUSY: Final = (429, 503, 529)
+_LARGE_BYTES: Final = 1 << 20
 _STALE_SECONDS: Final = 0.05  # a connection that dies later than this was used: the engine had the request
 _COUNT_SECONDS: Final = 2.0  # a tokeniser that takes longer is not waited for: the engine itself will decide
 
@@ -91,7 +92,10 @@ class Forward:
             return
         if ticket.turn_mark:
             house.again.claim(ticket.turn_mark, self)
-        self._place()
+        if len(self._body.raw) > _LARGE_BYTES:  # reading it took its time: others first, then what is left to do
+            asyncio.get_running_loop().call_soon(self._place)
+        else:
+            self._place()
 
     def _joined(self) -> bool:
         """See whether the same turn runs already; it goes on for this client, or ends."""
@@ -125,6 +129,8 @@ class Forward:
     def _place(self) -> None:
         """Find an endpoint for a new request, or for one whose endpoint has failed."""
         seat, ticket = self._seat, self.ticket
+        if self._account.closed:  # the client left a moment ago
+            return
         if ticket.probe is not None:
             seat.probe(ticket.probe[0])
             self._dispatch()
@@ -213,7 +219,7 @@ class Forward:
         """Take the engine's status; an overloaded engine may have a neighbour."""
         ticket = self.ticket
         ticket.first_byte = ticket.first_byte or clock.mono()
-        if status in _BUSY and self._seat.others() and self._may_retry():
+        if status in _BUSY and self._seat.may_retry(self._house.again):
             self._drop_call()
             self._again()
             return
@@ -259,7 +265,7 @@ class Forward:
                 self._house.again.died(up.spec.name, up.spec.incarnation, clock.now())
             elif end is not End.TIMEOUT:
                 self._account.suspect(self._body.raw)
-        if self._seat.others() and self._may_retry():
+        if self._seat.may_retry(self._house.again):
             self._again()
         elif end is End.TIMEOUT:
             self._fail(NO_CONNECTION, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
@@ -268,16 +274,6 @@ class Forward:
         else:
             detail = "reset" if end is End.RESET else "clean"
             self._fail(CUT, Ending(outcome=Outcome.TRUNCATED, detail=detail))
-
-    def _may_retry(self) -> bool:
-        """Whether another try is allowed: nothing of an engine was sent on, and time is left."""
-        limit = self._seat.service.spec.timeouts.first_byte
-        return (
-            self.ticket.probe is None
-            and self.ticket.attempts < _MAX_ATTEMPTS
-            and clock.mono() - self.ticket.dispatched < limit
-            and self._house.again.may_retry(self.ticket.service, clock.now())
-        )
 
     def _again(self) -> None:
         self._seat.leave_failed()
@@ -373,14 +369,8 @@ class Forward:
                 self._seat.up.fault(now)
             self._fail(overdue(over), Ending(outcome=Outcome.TIMEOUT, detail=over))
             return
-        answer, routes = self._answer, self._house.fleet.routes
-        if not answer.streams:
-            return
-        if not answer.committed:
-            if now - self.ticket.arrived >= routes.commit_after and not self._relay.failing:
-                answer.commit(now)
-        elif now - answer.wrote_at >= routes.keep_alive:
-            answer.keep_alive(now)
+        if self._answer.streams:
+            self._answer.tick(now, self._house.fleet.routes, failing=self._relay.failing)
 
     def _late(self, now: float) -> str:
         """Name the time limit that is over."""

@@ -94,12 +94,15 @@ class Call(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)  # uvloop's own class is no subclass of it
         self.alive = True
 
-    def start(self, listener: Listener, wire: bytes) -> None:
+    def start(self, listener: Listener, wire: tuple[bytes, ...]) -> None:
         """Send one request."""
         self.listener = listener
         self._clear()
         if self.transport is not None:
-            self.transport.write(wire)
+            if len(wire) == 1:
+                self.transport.write(wire[0])
+            else:  # a large body is not copied behind its head
+                self.transport.writelines(wire)
 
     def data_received(self, data: bytes) -> None:
         """Parse, and hand on all that this read brought in one call."""
@@ -240,7 +243,7 @@ class Pool:
         self.tasks: set[asyncio.Task[None]] = set()
         self.connected_at = 0.0
 
-    def send(self, listener: Listener, wire: bytes, *, connect: float, fresh: bool = False) -> Call:
+    def send(self, listener: Listener, wire: tuple[bytes, ...], *, connect: float, fresh: bool = False) -> Call:
         """Send a request on a kept connection or on a new one; ``fresh`` refuses a kept one."""
         while self.idle and not fresh:
             call = self.idle.pop()
@@ -258,7 +261,7 @@ class Pool:
         task.add_done_callback(self.tasks.discard)
         return call
 
-    async def _connect(self, call: Call, wire: bytes, limit: float) -> None:
+    async def _connect(self, call: Call, wire: tuple[bytes, ...], limit: float) -> None:
         end = End.CONNECT
         try:
             async with asyncio.timeout(limit):

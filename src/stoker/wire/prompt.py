@@ -17,7 +17,7 @@ from stoker.wire import normalise
 BLOCK_BYTES: Final = 1024
 _EVEN: Final = 32
 MAX_BLOCKS: Final = 64
-_HEAD_BYTES: Final = 64 << 10  # what a routing key looks at
+HEAD_BYTES: Final = 64 << 10  # what a routing key looks at
 _MARK: Final = re.compile(rb',?\s*"cache_control"\s*:\s*(?:\{[^{}]*\}|null)')
 _SESSION_HEADERS: Final = dict.fromkeys(
     (
@@ -41,6 +41,9 @@ def _ends() -> tuple[int, ...]:
 
 
 ENDS: Final = _ends()  # where each block ends, in bytes from the prompt's start
+
+
+REACH: Final = ENDS[-1]
 
 
 def plain(prompt: bytes) -> bytes:
@@ -86,15 +89,15 @@ def turn(messages: bytes) -> int:
 
 def opening(messages: bytes) -> bytes:
     """Give what a conversation began with: everything before the first answer, the same in each of its turns."""
-    end = messages.find(b'"assistant"', 0, _HEAD_BYTES)
+    end = messages.find(b'"assistant"', 0, HEAD_BYTES)
     if end >= 0:
         end = messages.rfind(b"{", 0, end)
-    return messages[: end if end > 0 else _HEAD_BYTES].rstrip(b"], \r\n\t")
+    return messages[: end if end > 0 else HEAD_BYTES].rstrip(b"], \r\n\t")
 
 
 def head(messages: bytes, *, system: bytes = b"", tools: bytes = b"") -> tuple[bytes, tuple[str, ...]]:
     """Make the text of a routing key for a request without a session, and name the rules that changed it."""
-    begun, hit = normalise.steady(system[:_HEAD_BYTES] + opening(messages))
+    begun, hit = normalise.steady(system[:HEAD_BYTES] + opening(messages))
     if not tools:
         return begun, hit
     ordered, moved = normalise.tools(tools)

@@ -8,6 +8,7 @@ import msgspec
 from stoker.base.errors import Invalid
 from stoker.wire.splice import splice
 
+_TURNS_BYTES: Final = 1 << 20  # answers are counted in these; more would hold up everybody else
 _ABSENT: Final = msgspec.Raw(b"")  # not None: msgspec would then take nothing but null
 
 
@@ -49,10 +50,10 @@ class Asked(msgspec.Struct, kw_only=True):
 
     @property
     def turns(self) -> bytes:
-        """The bytes of the conversation, empty where the call is none."""
+        """The first megabyte of the conversation, empty where the call is none."""
         if self.messages:
-            return bytes(self.messages)
-        given = bytes(self.input)
+            return bytes(memoryview(self.messages)[:_TURNS_BYTES])
+        given = bytes(memoryview(self.input)[:_TURNS_BYTES])
         return given if given.startswith(b"[{") else b""  # items; the input of embeddings is text or numbers
 
     @property
@@ -63,9 +64,36 @@ class Asked(msgspec.Struct, kw_only=True):
         return bytes(self.messages) or bytes(self.prompt) or bytes(self.input)
 
     @property
+    def size(self) -> int:
+        """How many bytes the prompt has, with its tools."""
+        members = (self.tools, self.system, self.instructions, self.messages, self.prompt, self.input)
+        return sum(map(len, members))
+
+    def head(self, limit: int) -> bytes:
+        """The first bytes of the prompt, as engines see it: tools first. Nothing of a large body is copied in vain."""
+        return _first(limit, self.tools, self.system, self.instructions, self.messages or self.prompt or self.input)
+
+    def conversation(self, limit: int) -> bytes:
+        """The first bytes of the prompt without its tools."""
+        return _first(limit, self.system, self.instructions, self.messages or self.prompt or self.input)
+
+    @property
     def wants_tools(self) -> bool:
         """Whether the model may call tools."""
         return len(self.tools) > 2 and bytes(self.tools) != b"null"
+
+
+def _first(limit: int, *members: bytes) -> bytes:
+    given = [member for member in members if member]
+    if len(given) == 1:
+        return bytes(memoryview(given[0])[:limit])
+    parts = []
+    for member in given:
+        parts.append(bytes(memoryview(member)[:limit]))
+        limit -= len(parts[-1])
+        if limit <= 0:
+            break
+    return b"".join(parts)
 
 
 class _User(msgspec.Struct):
@@ -147,4 +175,5 @@ def prepare(body: bytes, asked: Asked, *, cap: int, model: str, stream: bool, di
         return Change(body=body, splices=())
     there = {name: value for name, value in wanted.items() if getattr(asked, name) is not msgspec.UNSET}
     absent = {name: value for name, value in wanted.items() if name not in there}
-    return Change(body=splice(body, there, absent), splices=tuple(wanted))
+    large = max(asked.messages, asked.input, asked.prompt, asked.tools, key=len)
+    return Change(body=splice(body, there, absent, large=large), splices=tuple(wanted))

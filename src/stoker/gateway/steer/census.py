@@ -25,7 +25,7 @@ class Census:
         up = self._up
         self._status, self._parts = 0, []
         head = b"POST %b%bcontent-length: %d\r\n\r\n" % (question.path, up.fields, len(question.body))
-        self._call = up.pool.send(self, head + question.body, connect=connect)
+        self._call = up.pool.send(self, (head, question.body), connect=connect)
 
     def drop(self) -> None:
         """Stop waiting; nothing is reported."""

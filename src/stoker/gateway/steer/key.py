@@ -30,6 +30,6 @@ def routing_key(service: ServiceState, given: bytes, asked: Asked) -> tuple[int,
     if given:
         return seed(given), ()
     if not spec.normalise:
-        return seed(prompt.opening(asked.text)), ()
-    head, rules = prompt.head(asked.text, tools=bytes(asked.tools))
+        return seed(prompt.opening(asked.head(prompt.HEAD_BYTES))), ()
+    head, rules = prompt.head(asked.conversation(prompt.HEAD_BYTES), tools=bytes(asked.tools))
     return seed(head), rules

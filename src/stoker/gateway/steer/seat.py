@@ -6,11 +6,13 @@ from typing import Final
 from stoker.base import clock
 from stoker.decide.admit import Verdict, admit, retry_after
 from stoker.decide.route import Why, route
+from stoker.gateway.entry.again import Again
 from stoker.gateway.fleet import Fleet, ServiceState, Upstream
 from stoker.gateway.ticket import Ticket
 from stoker.gateway.troubles import NO_SLOT, Trouble
 
 _draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret hangs on it
+_MAX_ATTEMPTS: Final = 3
 _IN_TURN: Final = "RoundRobin"
 
 
@@ -77,6 +79,17 @@ class Seat:
     def renew(self) -> None:
         """Take the service as it is now: routes may have changed while this request waited."""
         self.service = self._fleet.services.get(self.service.spec.name, self.service)
+
+    def may_retry(self, again: Again) -> bool:
+        """Whether to try another endpoint: nothing of an engine was sent on, there is one, time and budget are left."""
+        ticket = self.ticket
+        return (
+            ticket.probe is None
+            and ticket.attempts < _MAX_ATTEMPTS
+            and clock.mono() - ticket.dispatched < self.service.spec.timeouts.first_byte
+            and self.others()
+            and again.may_retry(ticket.service, clock.now())
+        )
 
     def others(self) -> bool:
         """Whether another endpoint may serve than the one that has just failed."""
