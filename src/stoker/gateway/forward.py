@@ -29,7 +29,6 @@ from stoker.gateway.troubles import (
     NOBODY,
     STOPPING,
     SUPERSEDED,
-    TOO_LARGE,
     UNACCOUNTED,
     UNREACHABLE,
     Trouble,
@@ -239,9 +238,9 @@ class Forward:
             self._finish(follow, out, End.COMPLETE)
             if call is not None:
                 call.release()
-        elif relay.too_big:
+        elif relay.trouble is not None:
             self._drop_call()
-            self._fail(TOO_LARGE, failed(502))
+            self._fail(relay.trouble, failed(502))
         elif out and not self._account.closed:
             self._answer.send(out, now)
 

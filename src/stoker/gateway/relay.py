@@ -8,7 +8,8 @@ import msgspec
 from stoker.facts.ending import Ending, Outcome
 from stoker.gateway.answer import Answer
 from stoker.gateway.surface.refusal import engine_refuses
-from stoker.gateway.troubles import CUT
+from stoker.gateway.troubles import CUT, TOO_LARGE, Trouble, garbled
+from stoker.http1.inflate import Inflate, unpacker
 from stoker.wire.faults import recognise
 from stoker.wire.follower import Follower
 
@@ -39,12 +40,13 @@ class Relay:
         "_seen",
         "_size",
         "_type",
+        "_unpack",
         "answer",
         "events",
         "progress",
         "started",
         "status",
-        "too_big",
+        "trouble",
     )
 
     def __init__(self, answer: Answer, *, aggregate: bool) -> None:
@@ -61,7 +63,8 @@ class Relay:
         self.status = 0
         self.events = False  # the answer is an event stream
         self.started = False
-        self.too_big = False
+        self.trouble: Trouble | None = None  # why the answer cannot be passed on
+        self._unpack: Inflate | None = None
         self.progress = now  # when the engine last said something that is no comment
 
     @property
@@ -75,14 +78,26 @@ class Relay:
         self._after = headers.get(b"retry-after", b"") if status >= 400 else b""
         self._type = headers.get(b"content-type", b"application/json")
         self.events = status == 200 and self._type.startswith(b"text/event-stream")
+        if b"content-encoding" in headers:  # nobody asked for it, but some proxies in front of engines do it
+            try:
+                self._unpack = unpacker(headers[b"content-encoding"])
+            except ValueError as error:
+                self.trouble = garbled(str(error))
 
     def feed(self, follow: Follower, data: bytes, now: float) -> bytes:
         """Take bytes of the body; give those that go to the client now."""
+        if self._unpack is not None:
+            try:
+                data = self._unpack.feed(data)
+            except ValueError as error:
+                self.trouble = garbled(str(error))
+                return b""
         if not self.events:
             self.started = True
             self.progress = now
             self._size += len(data)
-            self.too_big = self._size > _MAX_WHOLE_BYTES
+            if self._size > _MAX_WHOLE_BYTES:
+                self.trouble = TOO_LARGE
             self._parts.append(data)
             return b""
         out = follow.feed(data, now)

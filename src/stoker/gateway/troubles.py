@@ -62,6 +62,11 @@ def overdue(limit: str) -> Trouble:
     return Trouble(status=504, code="upstream_timeout", message=f"The {limit} limit is over.", kind="timeout_error")
 
 
+def garbled(why: str) -> Trouble:
+    """Say that an engine's bytes make no sense."""
+    return Trouble(status=502, code="upstream_garbled", message=f"The engine's answer cannot be read: {why}.")
+
+
 def too_long(dialect: str, *, prompt: int, output: int, context: int) -> Trouble:
     """Say that a prompt does not fit, in the words on which clients of a dialect act."""
     fault = Fault(kind=Kind.OVERFLOW, status=400, prompt=prompt, output=output, context=context)
