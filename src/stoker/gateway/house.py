@@ -6,9 +6,9 @@ from typing import Protocol
 from stoker.drivers.limits import CallerLimits
 from stoker.drivers.live import Slot
 from stoker.gateway.door.doorway import Doorway
-from stoker.gateway.entry.again import Again
 from stoker.gateway.fleet import Fleet
 from stoker.gateway.meter import Meter
+from stoker.gateway.steer.again import Again
 
 
 class Active(Protocol):

@@ -25,12 +25,12 @@ from stoker.gateway.admin import Admin
 from stoker.gateway.app import App
 from stoker.gateway.door.doorway import Doorway
 from stoker.gateway.door.front import Front, Pair
-from stoker.gateway.entry.again import Again
 from stoker.gateway.fleet import Fleet, Upstream
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
 from stoker.gateway.meter import Meter, epoch_of
 from stoker.gateway.reload import Policy
+from stoker.gateway.steer.again import Again
 from stoker.gateway.tally.keep import Tally
 from stoker.http1.server import Server
 

@@ -6,8 +6,8 @@ from typing import Final
 from stoker.base import clock
 from stoker.decide.admit import Verdict, admit, retry_after
 from stoker.decide.route import Why, route
-from stoker.gateway.entry.again import Again
 from stoker.gateway.fleet import Fleet, ServiceState, Upstream
+from stoker.gateway.steer.again import Again
 from stoker.gateway.ticket import Ticket
 from stoker.gateway.troubles import NO_SLOT, Trouble
 
