@@ -11,6 +11,7 @@ import msgspec
 from stoker.base import clock
 from stoker.base.errors import Driver
 from stoker.control.desk import Desk
+from stoker.control.published import quotas
 from stoker.control.world import World
 from stoker.decide.acknowledge import acknowledged
 from stoker.decide.publish import Labelled, Offer, Published, Selector, publish
@@ -23,7 +24,6 @@ from stoker.facts.routes import (
     Callers,
     Endpoint,
     Key,
-    Limits,
     Price,
     Routes,
     State,
@@ -196,6 +196,8 @@ def _offers(world: World) -> list[Offer]:
                 mirror=spec.mirror.endpoint if spec.mirror else "",
                 mirror_percent=spec.mirror.percent if spec.mirror else 0.0,
                 duplicates=spec.routing.duplicates,
+                limits=quotas.of_service(spec.limits),
+                max_queued=spec.limits.max_queued,
                 interactive=case is None or case.mode != "Batch",
             )
         )
@@ -276,6 +278,7 @@ def _routes(desk: Desk, world: World, tables: Published, *, generation: int) -> 
         keep_alive=plain.keep_alive if first.keep_alive is None else first.keep_alive,
         probe_key_file=str(desk.layout.probe_key),
         door=_door(first),
+        shared_limits=quotas.shared(first.shared_limits),
     )
 
 
@@ -349,13 +352,8 @@ def _caller(resource: Resource) -> Caller:
         keys=keys,
         subjects=subjects,
         services=spec.allow.services,
-        limits=Limits(
-            requests_per_minute=limits.requests_per_minute,
-            tokens_per_minute=limits.tokens_per_minute,
-            tokens_per_day=limits.tokens_per_day,
-            concurrent=limits.concurrent,
-            max_output_tokens=limits.max_output_tokens,
-        ),
+        limits=quotas.of(limits),
+        models={name: quotas.of(own) for name, own in sorted(limits.models.items())},
         priority=spec.priority,
         cut_revoked=None if spec.on_revoke is None else spec.on_revoke == "Cut",
     )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stoker.facts.routes import Endpoint, Mirror, Service, State, Target, Timeouts
+from stoker.facts.routes import Endpoint, Limits, Mirror, Service, State, Target, Timeouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,8 @@ class Offer:
     mirror: str = ""  # the name of one of the selectors
     mirror_percent: float = 0.0
     duplicates: str = "Join"
+    limits: Limits = field(default_factory=Limits)
+    max_queued: int | None = None
 
     @property
     def key(self) -> str:
@@ -132,4 +134,6 @@ def _service(
         strip=offer.strip,
         mirror=mirror,
         duplicates=offer.duplicates,
+        limits=offer.limits,
+        max_queued=offer.max_queued,
     )

@@ -53,6 +53,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     routes_generation: int = 0
     callers_generation: int = 0
     routes_error: str = ""  # why the newest file was refused; the last good one is in force
+    limits_problem: str = ""  # why limits are not shared with other machines, or the day's counts are in doubt
     tls_cert_file: str = ""  # the certificate under which connections are taken; empty: without TLS
     draining: bool = False
     endpoints: tuple[EndpointLoad, ...] = ()

@@ -84,6 +84,16 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     percent: float
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What may be used: by a caller, of a model, or of a model by a caller. 0 means no limit."""
+
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    tokens_per_day: int = 0
+    concurrent: int = 0  # requests under way, whether an engine works on them or they wait
+    max_output_tokens: int = 0
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One ModelService as a gateway sees it."""
 
@@ -100,6 +110,19 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mirror: Mirror | None = None
     adapters: dict[str, str] = {}  # names of models that are LoRA adapters, and what engines call them
     duplicates: str = "Join"  # Join | Cancel | Allow: what becomes of a turn that an agent asks for again
+    limits: Limits = Limits()  # over all callers
+    max_queued: int | None = None  # how many may wait on one machine; None: as its endpoints allow
+
+
+class SharedLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The store by which gateways of several machines keep one set of limits."""
+
+    url: str  # redis:// or rediss://, without a password
+    share: float  # of each limit, that a machine enforces by itself while the store is gone
+    credential_file: str = ""  # its password, or user:password
+    ca_file: str = ""
+    prefix: str = "stoker"
+    timeout: float = 0.1  # seconds that a request waits for it at most
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,6 +140,7 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     drain: float = 30.0
     probe_key_file: str = ""  # HMAC key for the controller's probe header
     door: Door = Door()
+    shared_limits: SharedLimits | None = None
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,16 +164,6 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     revoked: bool = False
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller may use; 0 means no limit."""
-
-    requests_per_minute: int = 0
-    tokens_per_minute: int = 0
-    tokens_per_day: int = 0
-    concurrent: int = 0
-    max_output_tokens: int = 0
-
-
 class Caller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One person, agent or program that may ask."""
 
@@ -158,6 +172,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subjects: tuple[Subject, ...] = ()
     services: tuple[str, ...] = ("*",)  # namespace/name of the services that it may use; "*" = all exposed ones
     limits: Limits = Limits()
+    models: dict[str, Limits] = {}  # of single services, by their full name, besides those over all
     priority: int = 0
     cut_revoked: bool | None = None  # None: as the gateway has it
 

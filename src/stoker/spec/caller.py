@@ -50,14 +50,20 @@ class Allow(Spec):
     services: tuple[Annotated[str, Field(pattern=r"^(\*|[a-z0-9-]+/[a-z0-9-]+)$")], ...] = ()
 
 
-class CallerLimits(Spec):
-    """How much. 0: no limit."""
+class Amounts(Spec):
+    """How much. 0: no limit. Minutes slide; the day is the one of UTC."""
 
     requests_per_minute: Natural = 0
     tokens_per_minute: Natural = 0
     tokens_per_day: Natural = 0
     concurrent: Natural = 0
     max_output_tokens: Natural = 0
+
+
+class CallerLimits(Amounts):
+    """How much over all models, and of single ones by ``namespace/name``: both hold. 0: no limit."""
+
+    models: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")], Amounts] = Field(default_factory=dict)
 
 
 class CallerSpec(Spec):

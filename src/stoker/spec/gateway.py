@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from stoker.spec.meta import Bool, Count, Dialect, Natural, Seconds, Selector, Size, Spec, Text
+from stoker.spec.meta import Bool, Count, Dialect, Fraction, Natural, Seconds, Selector, Size, Spec, Text
 
 _ORIGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:]+\]|[^/?#\s:]+)(:\d{1,5})?$")
 _SHORTEST_REFRESH: Final = 10.0
@@ -130,6 +130,33 @@ class GatewayLimits(Spec):
     max_concurrent: Natural | None = None
 
 
+def _store_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.username or parts.password:
+        raise ValueError("a password does not belong into a manifest: write it into a file, and name it credentialFile")
+    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        raise ValueError(f"'{text}' is no address of a store; write redis://host[:port][/number], or rediss:// for TLS")
+    if parts.path.strip("/") and not parts.path.strip("/").isdigit():
+        raise ValueError(f"'{parts.path}' is no number of a database; write redis://host[:port]/0")
+    return text
+
+
+class SharedLimits(Spec):
+    """One set of limits over the gateways of several machines, kept in Redis or Valkey.
+
+    ``share`` is the part of each limit that a machine enforces by itself while the store is gone or slow: 1 divided by
+    the number of machines never lets more through than the whole. ``credentialFile`` holds the password, or
+    user:password; ``timeout`` is how long a request waits for the store at most.
+    """
+
+    url: Annotated[str, AfterValidator(_store_url)]
+    share: Fraction
+    credential_file: str = ""
+    ca_file: str = ""
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")] = "stoker"
+    timeout: Annotated[Seconds, Field(gt=0, le=2)] = 0.1
+
+
 class UsageSink(Spec):
     """Where usage records also go."""
 
@@ -154,6 +181,7 @@ class InferenceGatewaySpec(Spec):
     keep_alive: Seconds | None = None
     commit_after: Seconds | None = None
     limits: GatewayLimits = GatewayLimits()
+    shared_limits: SharedLimits | None = None
     dialects: tuple[Dialect, ...] = ("chat", "completions", "embeddings", "responses", "messages", "rerank")
     usage_sink: UsageSink | None = None
     cors: Cors | None = None

@@ -54,11 +54,19 @@ class Routing(Spec):
 
 
 class ServiceLimits(Spec):
-    """Limits of one service over all callers."""
+    """Limits of one service over all callers. 0, or nothing: no limit.
+
+    ``maxConcurrent`` counts requests under way, whether an engine works on them or they wait; one more is refused, or
+    takes the place of one of lower rank that still waits. ``maxQueued`` is how many of them may wait on one machine; 0:
+    none.
+    """
 
     max_output_tokens: Count | None = None
     max_concurrent: Natural | None = None
     max_queued: Natural | None = None
+    requests_per_minute: Natural = 0
+    tokens_per_minute: Natural = 0
+    tokens_per_day: Natural = 0
 
 
 class Mirror(Spec):

@@ -1,0 +1,1 @@
+"""How what a user wrote becomes what the gateways read."""
