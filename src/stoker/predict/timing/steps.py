@@ -1,0 +1,51 @@
+"""How long does one step of continuous batching take? The roofline's formulas for a mixture of decodes and prompts.
+
+Scalars and no arrays: the simulation asks a hundred thousand times. A test compares it with ``roofline.times``.
+"""
+
+from dataclasses import fields
+
+from stoker.predict.batching.request import Batch
+from stoker.predict.timing.roofline import ENGINES, FAMILIES, Work
+
+
+class Steps:
+    """The step times of one configuration: the first row of ``work``."""
+
+    __slots__ = (
+        "_cache", "_dense", "_expert", "_keep", "_linear", "_moved", "_pair", "_rest", "_sequence", "base",
+    )  # fmt: skip
+
+    def __init__(self, work: Work, p: dict[str, float]) -> None:
+        row = {f.name: float(getattr(work, f.name)[0]) for f in fields(work)}
+        engine, family = ENGINES[int(row["engine"])], FAMILIES[int(row["family"])]
+        slower = p["mfu fp4"] if row["narrow"] else 1.0
+        uneven = p["imbalance"] if row["spread"] else 1.0
+        dense = row["dense_flops"] / (row["dense_peak"] * p["mfu"])
+        sparse = row["expert_flops"] * uneven / (row["expert_peak"] * p["mfu experts"])
+        many = row["ranks"] > 1
+        link = row["link"] * p["link"]
+        self._dense = row["dense_bytes"] / p["weights"] / row["bandwidth"]
+        self._expert = row["expert_bytes"] / p["experts"] / row["bandwidth"]
+        self._keep = 1 - row["chosen"] / row["experts"]
+        self._linear = (dense + sparse) / slower
+        each = row["hidden"] * 4 * (row["ranks"] - 1) / row["ranks"] / link
+        self._moved = 2 * row["layers"] * each if many else 0.0
+        self._cache = row["cache_bytes"] / (row["bandwidth"] * p["cache"])
+        self._sequence = p["sequence seconds"] + row["window_bytes"] / (row["bandwidth"] * p["cache"])
+        self._pair = row["pair_flops"] / (row["attention_peak"] * p["prefill attention"])
+        launch = row["layers"] * p[f"layer {family}"] * p[f"engine {engine}"]
+        launch += row["state_layers"] * p["state seconds"] + row["expert_layers"] * p[f"expert layer {engine}"]
+        self._rest = launch + (2 * row["layers"] * p[f"latency {engine}"] if many else 0.0)
+        self.base = p[f"base {engine}"] * row["layers"] / 60
+
+    def __call__(self, batch: Batch) -> float:
+        """Seconds of a step."""
+        tokens = batch.decodes + batch.prefill_tokens
+        memory = self._dense
+        if self._expert:
+            memory += self._expert * (1 - self._keep**tokens)
+        compute = tokens * self._linear
+        linear = memory + 0.3 * compute if memory > compute else compute + 0.3 * memory
+        own = batch.context_tokens * self._cache + batch.decodes * self._sequence + batch.prefill_pairs * self._pair
+        return linear + own + tokens * self._moved + self._rest
