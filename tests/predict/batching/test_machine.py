@@ -1,5 +1,6 @@
 """Continuous batching step by step: cases worked out by hand, and what must hold for every load."""
 
+import itertools
 from collections.abc import Sequence
 from math import inf
 from random import Random
@@ -284,7 +285,7 @@ def rate(blocks: int) -> float:
 def test_a_larger_cache_never_serves_less() -> None:
     rates = [rate(blocks) for blocks in (100, 200, 400, 800, 1600, 3200)]
 
-    assert all(more >= 0.97 * less for less, more in zip(rates, rates[1:], strict=False))
+    assert all(more >= 0.97 * less for less, more in itertools.pairwise(rates))
     assert rates[-1] > 1.5 * rates[0]
 
 

@@ -1,0 +1,1 @@
+"""What do people and agents send, and when?"""
