@@ -104,3 +104,41 @@ def test_blocks_reach_far_and_share_what_is_shared() -> None:
 
     assert prompt.ENDS[shared - 1] <= 300_000 < prompt.ENDS[shared]
     assert len(prompt.blocks(b"y" * 10_000_000, salt=b"s")) == prompt.MAX_BLOCKS
+
+
+REQUEST = {
+    "model": "m",
+    "system": [{"type": "text", "text": "x-anthropic-billing-header: v=2.1.332.0b8;\nYou help. It is 2026-11-30."}],
+    "tools": TOOLS,
+    "messages": [
+        {"role": "user", "content": "Now is November 30, 2026"},
+        {"role": "assistant", "content": "So it is 2026-11-30"},
+        {"role": "user", "content": [{"type": "tool_result", "content": "created 2026-11-30"}]},
+    ],
+}
+
+
+def test_what_is_volatile_is_taken_out_of_the_prompt_on_request() -> None:
+    body, hit = normalise.strip(json.dumps(REQUEST).encode(), normalise.RULES)
+    read = json.loads(body)
+
+    assert set(hit) == {"marker", "date", "tools", "keys"}
+    assert read["system"][0]["text"] == "You help. It is <date>."
+    assert read["messages"][0]["content"] == "Now is <date>"
+    assert read["messages"][1:] == REQUEST["messages"][1:]  # type: ignore[index]
+    assert sorted(map(str, read["tools"])) != list(map(str, TOOLS))
+
+
+def test_only_what_was_asked_is_taken_out() -> None:
+    body, hit = normalise.strip(json.dumps(REQUEST).encode(), ("marker",))
+    assert hit == ("marker",)
+    assert json.loads(body)["system"][0]["text"] == "You help. It is 2026-11-30."
+    same = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    assert normalise.strip(same, normalise.RULES[:3]) == (same, ())
+
+
+@pytest.mark.parametrize(
+    "odd", [b"[1]", b'{"messages":[1]}', b'{"messages":{"role":"user"}}', b'{"input":"2026-11-30"}']
+)
+def test_odd_requests_are_left_alone(odd: bytes) -> None:
+    assert normalise.strip(odd, normalise.RULES)[0] == odd

@@ -11,6 +11,7 @@ from stoker.base.errors import Invalid, NotFound, StokerError
 from stoker.cli import chat, engines, keys, logs, machine, plan, resources, state, up, usage
 from stoker.cli.checks import probe
 from stoker.cli.clients import conformance, connect
+from stoker.cli.explain import sessions
 from stoker.cli.settings import settings
 
 app = typer.Typer(
@@ -40,7 +41,7 @@ def version() -> None:
     print(f"stoker {__version__}")
 
 
-for module in (up, resources, logs, chat, usage, machine, state, connect, conformance, probe):
+for module in (up, resources, logs, chat, usage, sessions, machine, state, connect, conformance, probe):
     module.add(app)
 app.add_typer(keys.app, name="key")
 app.add_typer(engines.app, name="engine")

@@ -20,6 +20,7 @@ from stoker.base.errors import Conflict, Denied, Driver, Fault, Invalid, NotFoun
 from stoker.base.json import Json, JsonObject
 from stoker.control import apply, keys, report
 from stoker.control.desk import Desk
+from stoker.control.explain import sessions
 from stoker.spec import kinds
 
 _STATUS: Final[dict[type[StokerError], int]] = {Invalid: 400, NotFound: 404, Conflict: 409, Denied: 401, Driver: 502}
@@ -63,6 +64,8 @@ def build(desk: Desk, *, token: str) -> Starlette:
             route("/v1/events", _events),
             Route("/v1/logs/{namespace}/{name}", follow, methods=["GET"]),
             route("/v1/usage", _usage),
+            route("/v1/sessions", _sessions),
+            route("/v1/sessions/{session}", _session),
             route("/v1/keys", _keys),
             route("/v1/keys", _make_key, "POST"),
             route("/v1/keys/{id}/revoke", _revoke_key, "POST"),
@@ -200,6 +203,15 @@ async def _usage(request: Request, desk: Desk) -> Json:
         records=asked.get("records") == "true",
         limit=int(asked.get("limit") or 100),
     )
+
+
+async def _sessions(request: Request, desk: Desk) -> Json:
+    asked = request.query_params
+    return await sessions.listing(desk, since=float(asked.get("since") or 0), limit=int(asked.get("limit") or 30))
+
+
+async def _session(request: Request, desk: Desk) -> Json:
+    return await sessions.one(desk, str(request.path_params["session"]))
 
 
 async def _keys(_request: Request, desk: Desk) -> Json:

@@ -278,6 +278,8 @@ def record_row(record: Record) -> JsonObject:
         "turn": record.turn,
         "blocks": list(record.blocks),
         "prompt_bytes": record.prompt_bytes,
+        "tools_bytes": record.tools_bytes,
+        "system_bytes": record.system_bytes,
         "splices": list(record.splices),
         "price_usd": record.price_usd,
     }

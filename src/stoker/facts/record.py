@@ -67,6 +67,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     session: str = ""  # salted hash of the client's session key
     turn: int = 0
     blocks: tuple[str, ...] = ()  # salted chain of hashes of the prompt's blocks, bounded; never text
-    prompt_bytes: int = 0
+    prompt_bytes: int = 0  # with tools and system prompt, as the client wrote them
+    tools_bytes: int = 0  # of these, the tools, which stand first
+    system_bytes: int = 0  # and the system prompt, which stands next
     splices: tuple[str, ...] = ()  # what we changed in the bytes
     price_usd: float | None = None

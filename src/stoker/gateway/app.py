@@ -13,7 +13,8 @@ from stoker.facts.probe import CALLER, HEADER, verify
 from stoker.facts.routes import Callers, Service
 from stoker.gateway.answer import Answer, refuse
 from stoker.gateway.body import Body
-from stoker.gateway.dialect import BY_PATH, Dialect, family
+from stoker.gateway.dialect import BY_PATH, COUNT_TOKENS, Dialect, family, switch
+from stoker.gateway.entry.counting import Counting
 from stoker.gateway.fleet import ServiceState
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
@@ -23,7 +24,7 @@ from stoker.gateway.surface import catalog
 from stoker.gateway.ticket import Ticket, rejected
 from stoker.gateway.troubles import UNACCOUNTED, Trouble
 from stoker.http1.exchange import Exchange
-from stoker.wire import errors, prompt
+from stoker.wire import errors, normalise, prompt
 from stoker.wire.pairs import read
 from stoker.wire.request import Asked
 
@@ -100,7 +101,7 @@ class App:
             self._other(ticket, exchange)
         elif exchange.method != b"POST":
             self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message="Use POST here."), "method")
-        elif dialect.name not in self._house.fleet.routes.dialects:
+        elif switch(dialect) not in self._house.fleet.routes.dialects:
             message = f"The dialect {dialect.name} is switched off on this gateway."
             self._refuse(ticket, Trouble(status=404, code="unknown_url", message=message), "dialect")
         else:
@@ -212,30 +213,45 @@ class App:
             self._refuse(ticket, catalog.missing(asked.model, mine), "model")
             return
         ticket.service = service.spec.name
-        ticket.adapter = service.spec.adapters.get(asked.model, "")
-        given = given_session(service, ticket.exchange.headers, asked)
-        ticket.session = prompt.session(given, salt=self._house.salt)
-        if given and service.spec.duplicates != "Allow":
-            ticket.turn_mark = self._house.again.turn_mark(ticket.key_id, given, body)
-        ticket.key, normalised = routing_key(service, given, asked)
-        if normalised:
-            ticket.extra += b"x-stoker-normalised: %b\r\n" % ",".join(normalised).encode()
-        if ticket.probe is None and service.speaks_only_others(dialect.name):
+        if service.spec.strip and dialect.capped:
+            body, stripped = normalise.strip(body, service.spec.strip)
+            asked = read(dialect.name, body) if stripped else asked
+            ticket.splices = tuple(f"normalised:{rule}" for rule in stripped)
+        self._steer(ticket, service, asked=asked, body=body)
+        if dialect is COUNT_TOKENS and dialect.name not in service.spoken:
+            Counting(self._house, ticket, service).begin(asked, body)
+        elif ticket.probe is None and service.speaks_only_others(dialect.name):
             message = f"The model '{asked.model}' has no engine that speaks {dialect.name}."
             self._refuse(ticket, Trouble(status=400, code="unsupported_endpoint", message=message), "dialect")
-            return
-        self._forward(ticket, dialect, service, asked=asked, body=body)
+        else:
+            self._forward(ticket, dialect, service, asked=asked, body=body)
+
+    def _steer(self, ticket: Ticket, service: ServiceState, *, asked: Asked, body: bytes) -> None:
+        """Note what the choice of an endpoint rests on."""
+        spec = service.spec
+        if spec.adapters:
+            ticket.adapter = spec.adapters.get(asked.model, "")
+        given = given_session(service, ticket.exchange.headers, asked)
+        if given:
+            ticket.session = prompt.session(given, salt=self._house.salt)
+            if spec.duplicates != "Allow":
+                ticket.turn_mark = self._house.again.turn_mark(ticket.key_id, given, body)
+        if service.several:
+            ticket.key, normalised = routing_key(service, given, asked)
+            if normalised:
+                ticket.extra += b"x-stoker-normalised: %b\r\n" % ",".join(normalised).encode()
 
     def _forward(self, ticket: Ticket, dialect: Dialect, service: ServiceState, *, asked: Asked, body: bytes) -> None:
         fleet = self._house.fleet
         limit = fleet.routes.max_concurrent
-        if limit and len(self._house.active) >= limit and ticket.probe is None:
+        full = limit and len(self._house.active) >= limit and ticket.probe is None
+        if full and not fleet.shed(service, priority=ticket.priority, now=clock.mono(), everywhere=True):
             message = "The gateway has as many requests as it may have at once."
             self._refuse(
                 ticket, Trouble(status=503, code="overloaded", message=message, retry_after=2), "max_concurrent"
             )
             return
-        caller = ticket.grant.caller.limits.max_output_tokens if ticket.grant is not None else 0
+        caller = ticket.grant.output_cap(service.spec.name) if ticket.grant is not None else 0
         cap = output_cap(service=service.spec.max_output_tokens, caller=caller)
         stream_upstream = service.stream_upstream
         if ticket.probe is not None:
@@ -248,6 +264,7 @@ class App:
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
         ticket.prompt_bytes = asked.size
+        ticket.tools_bytes, ticket.system_bytes = len(asked.tools), len(asked.system) + len(asked.instructions)
         ticket.blocks = prompt.blocks(prompt.plain(asked.head(prompt.REACH)), salt=self._house.salt)
         ticket.turn = prompt.turn(asked.turns)
 

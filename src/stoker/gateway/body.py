@@ -21,7 +21,19 @@ _PASSED: Final = (b"traceparent", b"tracestate")  # nothing else of the client's
 class Body:
     """One request body, ready to be written for whichever endpoint gets it, and what follows the answer."""
 
-    __slots__ = ("_asked", "_call", "_cap", "_dialect", "_prepared", "aggregate", "output", "raw", "room", "voice")
+    __slots__ = (
+        "_asked",
+        "_before",
+        "_call",
+        "_cap",
+        "_dialect",
+        "_prepared",
+        "aggregate",
+        "output",
+        "raw",
+        "room",
+        "voice",
+    )
 
     def __init__(
         self, dialect: Dialect, asked: Asked, body: bytes, *, cap: int, stream_upstream: bool, ticket: Ticket
@@ -43,6 +55,7 @@ class Body:
             aggregate=self.aggregate,
             created=int(ticket.at),
         )
+        self._before = ticket.splices  # what was changed already
         self.voice: Voice = voice(dialect.name, asked, call=self._call)
 
     def _pair(self, up: Upstream) -> Pair:
@@ -51,6 +64,11 @@ class Body:
     def follower(self, up: Upstream) -> Follower:
         """Make what follows the answer of one try."""
         return follower(self._pair(up), self._asked, call=self._call, speaks=self.voice)
+
+    def eavesdropper(self, up: Upstream) -> Follower:
+        """Make what follows an answer of which the client hears nothing: it must not speak with the client's voice."""
+        apart = voice(self._dialect.name, self._asked, call=self._call)
+        return follower(self._pair(up), self._asked, call=self._call, speaks=apart)
 
     @property
     def opaque(self) -> bool:
@@ -81,7 +99,7 @@ class Body:
         if prepared is None or prepared[0] != key:
             stream = self.aggregate or self._call.stream
             change = prepare(self.raw, self._asked, pair=pair, cap=cap, model=model, stream=stream)
-            ticket.splices = change.splices
+            ticket.splices = (*self._before, *change.splices)
             prepared = self._prepared = (key, change.body)
         body = prepared[1]
         headers = ticket.exchange.headers

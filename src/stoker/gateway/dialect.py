@@ -56,7 +56,15 @@ MESSAGES: Final = Dialect(
     errors=anthropic_errors,
 )
 RERANK: Final = Dialect(name="rerank", path=b"/v1/rerank", upstream=b"/rerank", streams=False, capped=False)
-ALL: Final = (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES, RERANK)
+COUNT_TOKENS: Final = Dialect(
+    name="count_tokens",
+    path=b"/v1/messages/count_tokens",
+    upstream=b"/messages/count_tokens",
+    streams=False,
+    capped=False,
+    errors=anthropic_errors,
+)
+ALL: Final = (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES, RERANK, COUNT_TOKENS)
 BY_PATH: Final = {dialect.path: dialect for dialect in ALL}
 BY_NAME: Final = {dialect.name: dialect for dialect in ALL}
 
@@ -73,8 +81,13 @@ def family(asked: _Asked) -> Dialect:
     return asked.surface or (MESSAGES if asked.path.startswith("/v1/messages") else CHAT)
 
 
+def switch(dialect: Dialect) -> str:
+    """Name the entry in a gateway's list of dialects that opens a surface."""
+    return MESSAGES.name if dialect is COUNT_TOKENS else dialect.name
+
+
 def spoken(dialect: Dialect, native: Collection[str]) -> str:
     """Choose how an engine that speaks ``native`` dialects is asked; empty: it cannot be."""
-    if dialect.name in native:
+    if dialect.name in native or (dialect is COUNT_TOKENS and MESSAGES.name in native):
         return dialect.name
     return next((name for name in dialect.through if name in native), "")

@@ -142,8 +142,11 @@ class Relay:
             return Last(ending=ending, status=CUT.status, write=lambda: answer.fail(CUT))
         if status >= 400:
             return self._refused(status, body)
+        ending = follow.ending(cut="")
+        if not answer.dialect.capped:  # nothing was to be generated, so nothing is missing
+            ending = Ending(outcome=ending.outcome, detail=ending.detail)
         return Last(
-            ending=follow.ending(cut=""),
+            ending=ending,
             status=status,
             write=lambda: answer.whole(status, follow.body(), content_type=kind),
         )

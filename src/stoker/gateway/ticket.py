@@ -1,9 +1,12 @@
 """What is known about one request from its head to its record? Filled in step by step; the record is made from it."""
 
+from copy import copy
+
 from stoker.base import clock
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.live import InFlight
 from stoker.facts.record import Gaps, Record, Times, Tokens
+from stoker.facts.routes import Endpoint
 from stoker.gateway.dialect import MESSAGES, Dialect
 from stoker.gateway.identity import Denial, Grant
 from stoker.http1.exchange import Exchange
@@ -44,6 +47,8 @@ class Ticket:
         "splices",
         "stream",
         "surface",
+        "system_bytes",
+        "tools_bytes",
         "turn",
         "turn_mark",
     )
@@ -64,7 +69,7 @@ class Ticket:
         self.client = ""  # the address, where it is noted
         self.cross = b""  # what a browser wants to see
         self.stream = False
-        self.attempts = self.turn = self.prompt_bytes = 0
+        self.attempts = self.turn = self.prompt_bytes = self.tools_bytes = self.system_bytes = 0
         self.dispatched = self.first_byte = 0.0
         self.session = ""
         self.adapter = ""  # the LoRA adapter that was asked for
@@ -80,12 +85,25 @@ class Ticket:
         self.attempts, self.dispatched = earlier.attempts, earlier.dispatched
         self.splices = (*earlier.splices, "joined")
 
+    def copy(self, id_: str, *, caller: str, endpoint: Endpoint) -> "Ticket":
+        """Make the ticket of a copy of this request, on somebody else's account."""
+        made = copy(self)
+        made.id, made.caller, made.key_id, made.grant, made.turn_mark = id_, caller, "", None, b""
+        made.endpoint, made.incarnation, made.attempts = endpoint.name, endpoint.incarnation, 1
+        made.splices = ()
+        return made
+
     def asks_in(self, dialect: Dialect) -> None:
         """Take the dialect in which the client asks."""
         self.surface = dialect
         self.dialect = dialect.name
         if dialect is MESSAGES:
             self.extra = b"request-id: %b\r\n" % self.request_id.encode()  # where anthropic clients look for it
+
+    @property
+    def priority(self) -> int:
+        """Say how much its caller is preferred."""
+        return self.grant.caller.priority if self.grant is not None else 0
 
     def fields(self) -> bytes:
         """Write the header lines that every answer carries."""
@@ -147,6 +165,8 @@ class Ticket:
             turn=self.turn,
             blocks=self.blocks,
             prompt_bytes=self.prompt_bytes,
+            tools_bytes=self.tools_bytes,
+            system_bytes=self.system_bytes,
             splices=self.splices,
             price_usd=price_usd,
         )

@@ -48,7 +48,7 @@ _ID: Final = (
     rb"|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{16,64}\b"
 )
 _VOLATILE: Final = re.compile(
-    _START + rb"(?:(?P<marker>x-[a-z-]{3,40}-header: [^\"\\]{0,400}(?:\\n)?)"
+    _START + rb"(?:(?P<marker>x-[a-z-]{3,40}-header: [^\"\\\n]{0,400}(?:\\n|\n)?)"
     rb"|(?P<date>" + _DATE + rb")|(?P<id>" + _ID + rb"))"
 )
 _STEADY: Final = {"marker": b"", "date": b"<date>", "id": b"<id>"}
@@ -124,3 +124,56 @@ def keys(data: bytes) -> tuple[bytes, tuple[str, ...]]:
         return data, ()
     out = _deterministic(value)
     return out, ("keys",) if out != msgspec.json.encode(value) else ()
+
+
+_SPOKEN_FIRST: Final = frozenset({"system", "developer"})
+
+
+def strip(body: bytes, rules: tuple[str, ...]) -> tuple[bytes, tuple[str, ...]]:
+    """Take volatile parts out of a request itself: out of what stands before the conversation, and of its first words.
+
+    Later turns and the results of tools keep their dates: there they mean something. Gives the body and the rules that
+    found something; without a hit the body is the one that came.
+    """
+    request = msgspec.json.decode(body)
+    hit: dict[str, None] = {}
+    textual = tuple(rule for rule in rules if rule in TEXTUAL)
+    if textual and isinstance(request, dict):
+        for name in ("system", "instructions", "prompt"):
+            if name in request:
+                request[name] = _steadied(request[name], textual, hit)
+        _first_words(request.get("messages") or request.get("input"), textual, hit)
+    out = body
+    if isinstance(request, dict) and "tools" in rules and isinstance(request.get("tools"), list):
+        ordered = sorted(request["tools"], key=_name)
+        if ordered != request["tools"]:
+            request["tools"], hit["tools"] = ordered, None
+    plain = msgspec.json.encode(request)
+    if "keys" in rules and (sorted_ := _deterministic(request)) != plain:
+        hit["keys"], plain = None, sorted_
+    if hit:
+        out = plain
+    return out, tuple(hit)
+
+
+def _first_words(turns: Any, rules: tuple[str, ...], hit: dict[str, None]) -> None:
+    for turn in turns if isinstance(turns, list) else ():
+        if not isinstance(turn, dict):
+            return
+        role = turn.get("role")
+        if role not in _SPOKEN_FIRST and role != "user":
+            return
+        turn["content"] = _steadied(turn.get("content"), rules, hit)
+        if role == "user":
+            return
+
+
+def _steadied(content: Any, rules: tuple[str, ...], hit: dict[str, None]) -> Any:
+    if isinstance(content, str):
+        said, found = text(content.encode(), rules)
+        hit.update(dict.fromkeys(found))
+        return said.decode()
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            part["text"] = _steadied(part["text"], rules, hit)
+    return content

@@ -22,7 +22,7 @@ from stoker.wire.write import chat, messages, responses
 from stoker.wire.write.whole import Whole
 from stoker.wire.write.writer import Writer
 
-_OPENAI: Final = frozenset({"chat", "completions", "embeddings", "rerank"})
+_PASSED: Final = frozenset({"chat", "completions", "embeddings", "rerank", "count_tokens"})
 TRANSLATED: Final = frozenset({"chat", "messages", "responses"})
 
 
@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(dialect: str, body: bytes) -> Asked:
     """Read a request of a dialect; raises Invalid with the place and what was expected."""
-    if dialect not in TRANSLATED and dialect not in _OPENAI:
+    if dialect not in TRANSLATED and dialect not in _PASSED:
         raise Invalid(f"no dialect is called {dialect!r}")
     return request.read(body)
 

@@ -92,6 +92,25 @@ class Ledger:
             rows = db.execute(query, (since, caller, service, outcome, limit)).fetchall()
         return [_decode(body) for (body,) in reversed(rows)]
 
+    def sessions(self, *, since: float = 0.0, limit: int = 50) -> list[tuple[str, list[Record]]]:
+        """Read the sessions that were active last, the newest first, each with its requests in the order of time."""
+        query = (
+            "SELECT session FROM records WHERE session IS NOT NULL AND at >= ?"
+            " GROUP BY session ORDER BY max(at) DESC LIMIT ?"
+        )
+        with self._open() as db:
+            names = [str(name) for (name,) in db.execute(query, (since, limit))]
+        return [(name, self.session(name)) for name in names]
+
+    def session(self, name: str) -> list[Record]:
+        """Read the requests of one session, in the order of time; ``name`` may be the beginning of its hash."""
+        query = (
+            "SELECT body FROM records WHERE session IS NOT NULL AND session >= ? AND session < ?"
+            " ORDER BY at, id LIMIT 5000"
+        )
+        with self._open() as db:
+            return [_decode(body) for (body,) in db.execute(query, (name, f"{name}g"))]  # behind every hex digit
+
     def damage(self) -> list[str]:
         """Tell what could not be read, oldest first."""
         with self._open() as db:

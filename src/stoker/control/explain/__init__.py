@@ -1,0 +1,1 @@
+"""Answers to why: each with its evidence and the setting to change."""
