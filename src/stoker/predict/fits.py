@@ -117,6 +117,14 @@ def choose(ask: Ask, table: Coefficients) -> Sequence[Plan]:
     return sorted(plans, key=lambda p: (not p.fits, p.ask.split.quantize_to_bytes if p.fits else -p.sessions))
 
 
+def pool(plan: Plan, tokens: int) -> Pool | None:
+    """What the cache holds for requests of another length, at the setting that holds for weeks where there is one."""
+    size = plan.budget.cache.size_bytes
+    if plan.long_run is not None:
+        size -= (plan.load.utilization - plan.long_run.utilization) * plan.budget.card_bytes
+    return _pool(replace(plan.ask, context_tokens=tokens), plan.load, size) if plan.pool is not None else None
+
+
 def difference(before: Plan, after: Plan) -> tuple[Term, ...]:
     """How much more stays free outside the engine's share with the second setting, term by term."""
     card = before.budget.card_bytes

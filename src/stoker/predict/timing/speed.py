@@ -12,6 +12,7 @@ from stoker.predict.shape import Shape
 from stoker.predict.timing import roofline
 from stoker.predict.timing.roofline import Work
 from stoker.predict.timing.rows import Served, work
+from stoker.predict.timing.steps import Steps
 
 _ENGINES: Final = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 _WIDTHS: Final = ((0.6, "nvfp4"), (1.3, "fp8"), (9.0, "bf16"))  # bytes of a weight up to which it is of this kind
@@ -61,6 +62,14 @@ def speeds(plan: Plan, table: Speed, *, prompt: int, output: int, batch: int) ->
         flips_at=flips,
         extrapolated=told,
     )
+
+
+def steps(plan: Plan, table: Speed, *, prompt: int, output: int) -> Steps | None:
+    """The times of single steps around these lengths; None for an engine without rows."""
+    engine = _ENGINES.get(plan.ask.engine)
+    if engine is None:
+        return None
+    return Steps(work([_served(plan, engine, prompt=prompt, output=output, batch=1)]), table.coefficients)
 
 
 def _batches(batch: int) -> list[int]:
