@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.decide.admit import Verdict, admit, output_cap, rank, retry_after
+from stoker.decide.admit import Verdict, admit, output_cap, retry_after
 from stoker.decide.route import Choice, Why, eject, route
 from stoker.facts.routes import Target
 
@@ -128,7 +128,6 @@ def test_retry_after_is_bounded(waiting: int, slots: int, mean: float) -> None:
 
 
 def test_order_caps_and_ejection() -> None:
-    assert min([rank(priority=0, arrival=1), rank(priority=5, arrival=2), rank(priority=5, arrival=3)]) == (-5, 2)
     assert (output_cap(service=100, caller=0), output_cap(service=100, caller=10), output_cap(service=0, caller=0)) == (
         100,
         10,

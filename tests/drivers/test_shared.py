@@ -9,12 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stoker.base.errors import Driver
+from stoker.decide.quota.level import Demand
 from stoker.drivers import live
-from stoker.drivers.limits import SharedLimits
+from stoker.drivers.limits.table import SharedLimits
 from stoker.drivers.live import Slot
 from stoker.drivers.slots import Slots
 from stoker.facts.live import EndpointLoad, InFlight, Live
@@ -56,49 +55,6 @@ def test_workers_never_exceed_a_limit_together(tmp_path: Path) -> None:
     for worker in workers:
         worker.join(40)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-
-
-RATE = Limits(requests_per_minute=2)
-TOKENS = Limits(tokens_per_minute=100, tokens_per_day=1000)
-
-
-def test_requests_per_minute_refill_steadily(tmp_path: Path) -> None:
-    limits = SharedLimits(tmp_path / "limits", 0)
-    asks = [limits.reserve("a", RATE, tokens=0, now=now) for now in (1000.0, 1000.0, 1000.0, 1030.0, 1030.0, 1060.0)]
-
-    assert [refusal is None for refusal in asks] == [True, True, False, True, False, True]
-    assert asks[2] is not None
-    assert (asks[2].limit, asks[2].retry_after) == ("requests_per_minute", 30.0)
-    assert limits.reserve("b", RATE, tokens=0, now=1060.0) is None
-
-
-def test_tokens_are_settled_and_debt_waits(tmp_path: Path) -> None:
-    limits = SharedLimits(tmp_path / "limits", 0)
-    assert limits.reserve("a", TOKENS, tokens=10, now=1000.0) is None
-    limits.settle("a", TOKENS, reserved=10, used=250, now=1000.0)
-    refusal = limits.reserve("a", TOKENS, tokens=10, now=1000.0)
-    assert refusal is not None
-    assert refusal.limit == "tokens_per_minute"
-    assert limits.reserve("a", TOKENS, tokens=10, now=1000.0 + refusal.retry_after + 0.1) is None
-    limits.settle("a", TOKENS, reserved=10, used=900, now=1100.0)
-    late = limits.reserve("a", TOKENS, tokens=1, now=2000.0)
-    assert late is not None
-    assert late.limit == "tokens_per_day"
-    assert limits.reserve("a", TOKENS, tokens=1, now=86400.0 * 2) is None  # another day
-
-
-@given(st.lists(st.booleans(), max_size=60), st.integers(1, 5))
-def test_concurrent_is_exact(tmp_path_factory: pytest.TempPathFactory, steps: list[bool], most: int) -> None:
-    limits = SharedLimits(tmp_path_factory.mktemp("limits") / "limits", 0)
-    rule, running = Limits(concurrent=most), 0
-    for step in steps:
-        if step:
-            granted = limits.reserve("a", rule, tokens=0, now=1.0) is None
-            assert granted == (running < most)
-            running += granted
-        elif running:
-            limits.settle("a", rule, reserved=0, used=0, now=1.0)
-            running -= 1
 
 
 def state(**fields: object) -> Live:
@@ -183,7 +139,8 @@ def _serve_on_a_full_disk(folder: Path, ready: Path) -> None:
     rows = [slot.begin(InFlight(id=f"w-{number}", at=1.0)) for number in range(live.ROWS)]
     for name in range(200):
         slots.take(f"e{name}", 3)
-        limits.reserve(f"c{name}", RATE, tokens=0, now=1000.0)
+        demand = Demand(f"c{name}", Limits(requests_per_minute=2), "")
+        limits.reserve((demand,), tokens=0, now=1000.0)
     slot.write(Live(worker="w", pid=1, at=1.0))
     with pytest.raises(Driver):
         slot.write(Live(worker="w", pid=1, at=2.0, routes_error="x" * 500_000))

@@ -2,9 +2,13 @@
 
 1. An engine never gets more requests than it has slots: some queue without bound, and a queue inside an engine can
    neither be seen nor left.
-2. What finds no slot waits here, bounded; the higher priority goes first, then who came first.
+2. What finds no slot waits here, bounded. Who came first goes first, but people go before batches and a higher
+   priority before a lower one: each is worth a head start in seconds. Nobody waits for ever behind newcomers, and the
+   largest head start is less than the time that a request may wait at all.
 3. What finds no room to wait is told when to come back: never in less than a second nor in more than thirty.
-4. Every call has an output cap: the lowest of what the service, the caller and the client say.
+4. Where there is no room, a newcomer takes the place of the last in that order, if it would stand before it: batches
+   are shed first, and never one that has waited out its lag.
+5. Every call has an output cap: the lowest of what the service, the caller and the client say.
 """
 
 from enum import StrEnum
@@ -12,6 +16,9 @@ from math import ceil
 
 RETRY_LEAST = 1
 RETRY_MOST = 30
+INTERACTIVE_SECONDS = 120.0  # the head start of a person over a batch
+POINT_SECONDS = 2.0  # of one point of priority, of which there are 100 above and below 0
+Rank = tuple[float, int]
 
 
 class Verdict(StrEnum):
@@ -42,6 +49,12 @@ def output_cap(*, service: int, caller: int) -> int:
     return min(service, caller)
 
 
-def rank(*, priority: int, arrival: int) -> tuple[int, int]:
-    """Order those who wait: the smallest first."""
-    return (-priority, arrival)
+def rank(*, priority: int, interactive: bool, at: float, arrival: int) -> Rank:
+    """Order those who wait: the smallest first. ``at``: when it came, in seconds."""
+    lead = priority * POINT_SECONDS + (INTERACTIVE_SECONDS if interactive else 0.0)
+    return at - lead, arrival
+
+
+def sheds(newcomer: Rank, last: Rank) -> bool:
+    """Tell whether a newcomer takes the place of the one that stands last."""
+    return newcomer[0] < last[0]

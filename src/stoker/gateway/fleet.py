@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from stoker.base import clock
-from stoker.decide.admit import rank
+from stoker.decide.admit import Rank, rank, sheds
+from stoker.decide.quota.estimate import Answers
+from stoker.decide.quota.scopes import rates
 from stoker.decide.route import eject
 from stoker.decide.steer import affinity
 from stoker.decide.steer.window import Ratio
@@ -29,6 +31,9 @@ class Waiter(Protocol):
 
     def wake(self) -> bool:
         """Try to run now; False: there is still no slot."""
+
+    def shed(self) -> None:
+        """End now: somebody of a better rank needs the place."""
 
 
 class Upstream:
@@ -103,9 +108,11 @@ class Upstream:
         self.local -= 1
         if shared:
             self.shared.give(self.spec.incarnation)
-        for service in self.services:
-            if service.queue:
-                service.wake()
+        waiting = [service for service in self.services if service.queue]
+        if len(waiting) > 1:  # people and batches of several models wait for one engine
+            waiting.sort(key=lambda service: service.queue[0][:2] if service.queue else (0.0, 0))
+        for service in waiting:
+            service.wake()
 
     def well(self, now: float) -> None:
         """Note progress."""
@@ -124,6 +131,8 @@ class ServiceState:
 
     __slots__ = (
         "_arrivals",
+        "answers",
+        "limited",
         "mean",
         "queue",
         "ratio",
@@ -141,14 +150,16 @@ class ServiceState:
     def __init__(self, spec: Service) -> None:
         self.renew(spec)
         self.mean = 1.0  # seconds that one answer takes
-        self.queue: list[tuple[int, int, float, Waiter]] = []
+        self.queue: list[tuple[float, int, float, Waiter]] = []
         self._arrivals = 0
         self.ratio = Ratio()
+        self.answers = Answers()
         self.turn = 0  # counts requests where they go to the endpoints in turn
 
     def renew(self, spec: Service) -> None:
         """Take a new specification; those who wait go on waiting."""
         self.spec = spec
+        self.limited = rates(spec.limits)
         self.session_header = spec.session_header.encode()
         self.several = False  # whether there is a choice of endpoints
         self.targets: dict[str, tuple[Target, ...]] = {}  # by dialect, sorted by priority
@@ -157,10 +168,20 @@ class ServiceState:
         self.spoken: frozenset[str] = frozenset()
         self.stream_upstream = False  # one of its engines cannot cancel what is not streamed
 
+    def rank(self, *, priority: int, now: float) -> Rank:
+        """Give a newcomer its place in the order."""
+        self._arrivals += 1
+        return rank(priority=priority, interactive=self.spec.interactive, at=now, arrival=self._arrivals)
+
     def wait(self, waiter: Waiter, *, priority: int, now: float) -> None:
         """Queue up."""
-        self._arrivals += 1
-        heapq.heappush(self.queue, (*rank(priority=priority, arrival=self._arrivals), now, waiter))
+        heapq.heappush(self.queue, (*self.rank(priority=priority, now=now), now, waiter))
+
+    @property
+    def last(self) -> tuple[Rank, Waiter] | None:
+        """Who stands last, and would be shed first."""
+        entry = max((entry for entry in self.queue if entry[3].waiting), key=lambda entry: entry[:2], default=None)
+        return (entry[:2], entry[3]) if entry is not None else None
 
     @property
     def waiting(self) -> int:
@@ -254,8 +275,29 @@ class Fleet:
                     service.room += up.spec.queue
                     service.slots += up.spec.slots
                     service.stream_upstream = service.stream_upstream or up.spec.stream_upstream
+            if spec.max_queued is not None:
+                service.room = spec.max_queued
         self.services = services
         self.by_model = {model: services[spec.name] for spec in routes.services for model in spec.models}
+
+    def queue(self, spec: Service) -> bool:
+        """Take a place in a service's queue; False where all workers of the machine together have as many as may be."""
+        return spec.max_queued is None or self._shared.take(f"queue {spec.name}", spec.max_queued)
+
+    def leave_queue(self, spec: Service) -> None:
+        """Give it back."""
+        if spec.max_queued is not None:
+            self._shared.give(f"queue {spec.name}")
+
+    def shed(self, service: ServiceState, *, priority: int, now: float, everywhere: bool = False) -> bool:
+        """Make room for a newcomer, by the one who waits last in the order; False where nobody stands behind it."""
+        queues = self.services.values() if everywhere else (service,)
+        lasts = [last for each in queues if each.queue and (last := each.last) is not None]
+        last = max(lasts, key=lambda each: each[0], default=None)
+        if last is None or not sheds(service.rank(priority=priority, now=now), last[0]):
+            return False
+        last[1].shed()
+        return True
 
     def _speaking(self, target: Target, dialect: str) -> Target:
         names = [name for name in target.endpoints if name in self.upstreams]

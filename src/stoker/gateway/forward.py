@@ -16,7 +16,8 @@ from stoker.decide.steer.window import window
 from stoker.facts.ending import Ending, Outcome
 from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
-from stoker.gateway.entry.account import ANSWERED, Account
+from stoker.gateway.entry.account import ANSWERED, Account, Refused
+from stoker.gateway.entry.mirror import reflect
 from stoker.gateway.fleet import ServiceState
 from stoker.gateway.house import House
 from stoker.gateway.relay import Relay
@@ -27,6 +28,7 @@ from stoker.gateway.troubles import (
     CUT,
     NO_CONNECTION,
     NOBODY,
+    SHED,
     STOPPING,
     SUPERSEDED,
     UNACCOUNTED,
@@ -74,7 +76,7 @@ class Forward:
         self._call: Call | None = None
         self._census: Census | None = None  # while an engine counts the prompt
         self._account = Account(house, ticket)
-        self._asked_at = 0.0
+        self._asked_at = ticket.arrived
         self.waiting = False
 
     def begin(self) -> None:
@@ -85,12 +87,15 @@ class Forward:
             return
         house.active.add(self)
         house.again.came(ticket.service)
-        refused = self._account.open(self._body.raw)
+        self._account.open(self._seat.service, self._body, self._opened)
+
+    def _opened(self, refused: Refused | None) -> None:
+        """Go on as the limits have decided."""
         if refused is not None:
             self._fail(refused[0], rejected(refused[1]))
             return
-        if ticket.turn_mark:
-            house.again.claim(ticket.turn_mark, self)
+        if self.ticket.turn_mark:
+            self._house.again.claim(self.ticket.turn_mark, self)
         if len(self._body.raw) > _LARGE_BYTES:  # reading it took its time: others first, then what is left to do
             asyncio.get_running_loop().call_soon(self._place)
         else:
@@ -144,8 +149,7 @@ class Forward:
         else:
             self.waiting = True
             self._account.note()
-            priority = ticket.grant.caller.priority if ticket.grant is not None else 0
-            seat.service.wait(self, priority=priority, now=clock.mono())
+            seat.service.wait(self, priority=ticket.priority, now=clock.mono())
 
     def wake(self) -> bool:
         """Try to run now; False: there is still no slot."""
@@ -210,7 +214,10 @@ class Forward:
         self._account.note()
         self._follow = self._body.follower(up)
         self._relay.begin(now)
-        self._call = up.pool.send(self, wire, connect=self._seat.service.spec.timeouts.connect, fresh=fresh)
+        spec = self._seat.service.spec
+        self._call = up.pool.send(self, wire, connect=spec.timeouts.connect, fresh=fresh)
+        if spec.mirror is not None and ticket.attempts == 1:
+            reflect(self._house, spec, ticket, self._body)
 
     # What the connection to the endpoint reports.
 
@@ -345,9 +352,12 @@ class Forward:
 
     def supersede(self) -> None:
         """End now: the same turn was asked for again."""
-        self.waiting = False
         self._drop_call()
         self._fail(SUPERSEDED, Ending(outcome=Outcome.CANCELLED, detail="superseded"))
+
+    def shed(self) -> None:
+        """End now: somebody of a better rank takes the place in the queue."""
+        self._fail(self._seat.crowded(SHED), rejected("shed"))
 
     def revoke(self) -> None:
         """End now: the credential was revoked, and whoever owns it wants its open streams cut."""

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stoker.drivers.limits import CallerLimits
 from stoker.drivers.live import Slot
 from stoker.gateway.door.doorway import Doorway
 from stoker.gateway.fleet import Fleet
 from stoker.gateway.meter import Meter
+from stoker.gateway.quota.quota import Quota
 from stoker.gateway.steer.again import Again
 
 
@@ -28,7 +28,7 @@ class House:
     fleet: Fleet
     meter: Meter
     live: Slot
-    limits: CallerLimits
+    limits: Quota
     salt: bytes
     door: Doorway
     again: Again

@@ -25,6 +25,9 @@ UNACCOUNTED: Final = Trouble(
     retry_after=30,
 )
 NO_SLOT: Final = Trouble(status=429, code="queue_full", message="All slots are taken and the queue is full.")
+SHED: Final = Trouble(
+    status=429, code="queue_full", message="A request of a better rank took this one's place in the full queue."
+)
 NOBODY: Final = Trouble(
     status=503, code="no_endpoint", message="No endpoint of this model can serve right now.", retry_after=5
 )

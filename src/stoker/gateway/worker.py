@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import secrets
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +16,13 @@ import msgspec
 
 from stoker.base import clock
 from stoker.base.errors import Driver, Invalid
+from stoker.decide.quota.level import Demand, Level
 from stoker.drivers import files
-from stoker.drivers.limits import SharedLimits
+from stoker.drivers.limits.table import SharedLimits
 from stoker.drivers.live import Slot
 from stoker.drivers.slots import Slots
 from stoker.drivers.spool import Spool
+from stoker.facts import routes
 from stoker.facts.live import EndpointLoad, Live, ServiceLoad
 from stoker.gateway import admin as pages
 from stoker.gateway.admin import Admin
@@ -29,6 +33,7 @@ from stoker.gateway.fleet import Fleet, Upstream
 from stoker.gateway.forward import Forward
 from stoker.gateway.house import House
 from stoker.gateway.meter import Meter, epoch_of
+from stoker.gateway.quota.quota import Quota, Store
 from stoker.gateway.reload import Policy
 from stoker.gateway.steer.again import Again
 from stoker.gateway.tally.keep import Tally
@@ -63,7 +68,8 @@ class Worker:
         self.boot = f"gateway-{options.worker}-{secrets.token_hex(6)}"
         self._spool = Spool(folder / "spool", self.boot, unmetered=options.unmetered)
         self._slots = Slots(run / "slots", options.worker)
-        self._limits = SharedLimits(run / "limits", options.worker)
+        self._limits = Quota(SharedLimits(run / "limits", options.worker), folder, self._open_store)
+        self._limits.recall(clock.now())
         self._live = Slot(run / f"gateway-{options.worker}.live")
         self._fleet = Fleet(self._slots, folder)
         self._meter = Meter(self._spool, self.boot)
@@ -92,13 +98,24 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._policy.poll)
+        loop.add_signal_handler(signal.SIGHUP, self._look)
+
+    def _look(self) -> None:
+        self._policy.poll()
+        self._limits.obey(self._fleet.routes.shared_limits)
+
+    def _open_store(self, rules: routes.SharedLimits, recall: Callable[[Demand], Level]) -> Store:
+        """Prepare the store that several machines share; its client is loaded only where somebody wants one."""
+        from stoker.drivers.limits.store import Store as Shared  # noqa: PLC0415 -- 10 MB that few gateways need
+
+        machine = hashlib.blake2b(self.house.salt, digest_size=8).hexdigest()
+        return Shared(rules, self._options.folder, worker=self.boot, machine=machine, recall=recall)
 
     async def run(self, public: socket.socket, admin: socket.socket | None, *, stop: asyncio.Event) -> None:
         """Serve until told to stop, then drain."""
         loop = asyncio.get_running_loop()
         self._door.port = public.getsockname()[1]
-        self._policy.poll()  # before a connection is accepted: nobody is ever let in by an empty policy
+        self._look()  # before a connection is accepted: nobody is ever let in by an empty policy
         server = Server(self.app)
         side = Server(Admin(self._metrics, self.live))
         front = self._open(public, server)
@@ -110,6 +127,7 @@ class Worker:
             await stop.wait()
             front.close()
             await self._drain(server)
+            await self._limits.leave()
             for task in tasks:
                 task.cancel()
         if inside is not None:
@@ -156,7 +174,7 @@ class Worker:
             self._spool.close()
         except Driver as error:
             _log.warning("spool not synced", extra={"fields": {"why": str(error)}})
-        for part in (self._live, self._slots, self._limits, self.house.again):
+        for part in (self._live, self._slots, self._limits.table, self.house.again):
             part.close()
 
     async def _tick(self) -> None:
@@ -172,11 +190,12 @@ class Worker:
         while True:
             await asyncio.sleep(_POLL)
             before = self._generations()
-            self._policy.poll()
+            self._look()
             if self._front is not None and not self._draining:
                 await self._front.follow(self._door.listener)
             if self._generations() != before:
                 self._say()  # a rollout, a drain or a revocation waits for this acknowledgement
+                await self._limits.refresh(clock.now())  # a new limit counts what was used before it came
 
     def _generations(self) -> tuple[int, int]:
         return self._fleet.routes.generation, self._policy.callers_generation
@@ -184,6 +203,7 @@ class Worker:
     async def _beat(self) -> None:
         loop, counted = asyncio.get_running_loop(), -1
         while True:
+            self._limits.look()
             self._say()
             if self._meter.written != counted:
                 counted = self._meter.written
@@ -226,6 +246,7 @@ class Worker:
             routes_generation=fleet.routes.generation,
             callers_generation=self._policy.callers_generation,
             routes_error="; ".join(filter(None, (self._policy.problem, front.problem if front is not None else ""))),
+            limits_problem=self._limits.problem,
             tls_cert_file=front.cert_file if front is not None else "",
             draining=self._draining,
             endpoints=tuple(_load(up) for up in ups),

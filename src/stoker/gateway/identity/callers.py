@@ -9,12 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
+from stoker.decide.admit import output_cap
+from stoker.decide.quota.scopes import UNLIMITED
 from stoker.facts.door import Auth
-from stoker.facts.routes import Caller, Callers, Key, Limits, Subject
+from stoker.facts.routes import Caller, Callers, Key, Subject
 from stoker.gateway.identity.tokens import Bearer, Judge
 
 _MOST_TOKENS: Final = 10_000
-_UNLIMITED: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,12 @@ class Grant:
     limited: bool  # whether the shared table must be asked at all
     line: bytes  # the header by which an engine learns who asks
     token: bool = False
+
+    def output_cap(self, service: str) -> int:
+        """Find the most output tokens that one call may ask of a service; 0: the caller has no limit."""
+        most = self.caller.limits.max_output_tokens
+        own = self.caller.models.get(service)
+        return most if own is None else output_cap(service=most, caller=own.max_output_tokens)
 
     def may_use(self, service: str) -> bool:
         """Whether the caller may use a service."""
@@ -193,7 +200,7 @@ def _shown(headers: dict[bytes, bytes]) -> bytes | Denial:
 
 def _grant(caller: Caller, key: Key) -> Grant:
     line = b"x-stoker-caller: %b\r\n" % caller.name.encode()
-    return Grant(caller=caller, key=key, limited=caller.limits != _UNLIMITED, line=line)
+    return Grant(caller=caller, key=key, limited=caller.limits != UNLIMITED or bool(caller.models), line=line)
 
 
 def _token_grant(caller: Caller, subject: Subject) -> Grant:

@@ -19,11 +19,12 @@ _IN_TURN: Final = "RoundRobin"
 class Seat:
     """The place of one request."""
 
-    __slots__ = ("_fleet", "_shared", "failed", "service", "ticket", "up")
+    __slots__ = ("_fleet", "_queued", "_shared", "failed", "service", "ticket", "up")
 
     def __init__(self, fleet: Fleet, service: ServiceState, ticket: Ticket) -> None:
         self._fleet = fleet
         self._shared = False  # whether the workers' table knows of the slot
+        self._queued = False  # whether it has a place in the queue
         self.service = service
         self.ticket = ticket
         self.up: Upstream | None = None
@@ -60,6 +61,7 @@ class Seat:
         if not free or not up.take(capped=capped):
             return Why.FULL
         self.up, self._shared = up, capped or up.counted
+        self._leave_queue()
         return None
 
     def _without(self) -> list[str]:
@@ -69,12 +71,29 @@ class Seat:
         return [name for name in named if adapter not in upstreams[name].spec.models]
 
     def no_room(self) -> Trouble | None:
-        """Say when to come back where even the queue is full."""
-        service = self.service
-        if admit(free=False, waiting=service.waiting, room=service.room) is Verdict.WAIT:
+        """Take a place in the queue, perhaps from somebody of a lower rank; else say when to come back."""
+        if self._queue():
             return None
+        shed = self._fleet.shed(self.service, priority=self.ticket.priority, now=clock.mono())
+        return None if shed and self._queue() else self.crowded(NO_SLOT)
+
+    def crowded(self, trouble: Trouble) -> Trouble:
+        """Add when to come back."""
+        service = self.service
         after = retry_after(waiting=service.waiting, slots=service.slots, mean=service.mean)
-        return Trouble(status=NO_SLOT.status, code=NO_SLOT.code, message=NO_SLOT.message, retry_after=after)
+        return Trouble(status=trouble.status, code=trouble.code, message=trouble.message, retry_after=after)
+
+    def _queue(self) -> bool:
+        service = self.service
+        if admit(free=False, waiting=service.waiting, room=service.room) is not Verdict.WAIT:
+            return False
+        self._queued = self._fleet.queue(service.spec)
+        return self._queued
+
+    def _leave_queue(self) -> None:
+        if self._queued:
+            self._queued = False
+            self._fleet.leave_queue(self.service.spec)
 
     def renew(self) -> None:
         """Take the service as it is now: routes may have changed while this request waited."""
@@ -108,7 +127,8 @@ class Seat:
         self.give()
 
     def give(self) -> None:
-        """Give the slot back."""
+        """Give the slot back, or the place in the queue."""
+        self._leave_queue()
         up, self.up = self.up, None
         if up is not None:
             up.give(shared=self._shared)

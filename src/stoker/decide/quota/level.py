@@ -1,0 +1,169 @@
+"""May one more request come under these limits, how much is left, and when is there more?
+
+1. Rates are levels that refill steadily, and a full one holds a minute's worth: nobody gains by waiting for a minute to
+   turn.
+2. Tokens are reserved by an estimate and settled by what was used. A level may fall below nothing; whoever comes next
+   waits for it.
+3. A request is let in when its estimate is there. One that needs more than a whole level needs a full one: it could
+   never come otherwise.
+4. Days are those of UTC. A request whose estimate is more than the rest of the day waits for the next one.
+5. Every limit of every scope must allow it, and nothing is taken from any when one does not. The limit is named that
+   takes longest to heal, so that whoever waits as told gets in.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from stoker.facts.routes import Limits
+
+DAY_SECONDS: Final = 86400
+FULL: Final = 1e300  # of a level without a limit: whatever limit comes later finds it full
+_SOON_SECONDS: Final = 1.0  # nobody knows when a running request will end
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """One scope under which a request comes: a caller, a model, or a caller at a model."""
+
+    name: str  # unique over all scopes
+    limits: Limits
+    whose: str  # for people
+    model: bool = False  # of a model over all callers
+
+
+class Level(msgspec.Struct, frozen=True):
+    """What one scope has left, and what it used today."""
+
+    requests: float = FULL
+    tokens: float = FULL
+    at: float = 0.0
+    day: int = 0
+    spent: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Which limit said no, what it is, and in how many seconds it will say yes."""
+
+    limit: str
+    allowed: int
+    whose: str
+    retry_after: float
+    model: bool = False
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left under the tightest limits of each sort; a limit of 0: there is none. Resets: seconds until full."""
+
+    requests_limit: int = 0
+    requests: int = 0
+    requests_reset: float = 0.0
+    tokens_limit: int = 0
+    tokens: int = 0
+    tokens_reset: float = 0.0
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of a request, and what its caller may still do."""
+
+    refusal: Refusal | None
+    left: Left
+
+
+def refilled(level: Level, limits: Limits, now: float) -> Level:
+    """Bring a level to the present, and inside its limits."""
+    minutes = max(0.0, now - level.at) / 60
+    today = int(now // DAY_SECONDS)
+    by_minute, tokens_by_minute = limits.requests_per_minute, limits.tokens_per_minute
+    requests = min(by_minute, level.requests + minutes * by_minute) if by_minute else FULL
+    tokens = min(tokens_by_minute, level.tokens + minutes * tokens_by_minute) if tokens_by_minute else FULL
+    return Level(requests, tokens, now, today, level.spent if level.day == today else 0)
+
+
+def refuse(demand: Demand, level: Level, *, tokens: int, running: int, now: float) -> Refusal | None:
+    """Say which limit of one scope refuses, if one does: the one that takes longest to heal."""
+    limits = demand.limits
+    worst = Refusal(limit="", allowed=0, whose="", retry_after=0.0)
+    if limits.concurrent and running >= limits.concurrent:
+        worst = _longer(worst, demand, "concurrent", limits.concurrent, wait=_SOON_SECONDS)
+    by_minute = limits.requests_per_minute
+    if by_minute and level.requests < 1:
+        worst = _longer(worst, demand, "requests_per_minute", by_minute, wait=(1 - level.requests) * 60 / by_minute)
+    by_minute = limits.tokens_per_minute
+    need = max(1, min(tokens, by_minute))
+    if by_minute and level.tokens < need:
+        worst = _longer(worst, demand, "tokens_per_minute", by_minute, wait=(need - level.tokens) * 60 / by_minute)
+    by_day = limits.tokens_per_day
+    if by_day and level.spent + max(1, min(tokens, by_day)) > by_day:
+        wait = DAY_SECONDS - now % DAY_SECONDS
+        worst = _longer(worst, demand, "tokens_per_day", by_day, wait=wait)
+    return worst if worst.limit else None
+
+
+def _longer(worst: Refusal, demand: Demand, limit: str, allowed: int, *, wait: float) -> Refusal:
+    if wait <= worst.retry_after:
+        return worst
+    return Refusal(limit=limit, allowed=allowed, whose=demand.whose, retry_after=wait, model=demand.model)
+
+
+def longest(refusals: Sequence[Refusal]) -> Refusal | None:
+    """Choose the refusal that takes longest to heal."""
+    return max(refusals, key=lambda r: r.retry_after, default=None)
+
+
+def taken(level: Level, tokens: int) -> Level:
+    """Take one request and its estimate."""
+    return Level(level.requests - 1, level.tokens - tokens, level.at, level.day, level.spent + tokens)
+
+
+def settled(level: Level, *, reserved: int, used: int, request: bool) -> Level:
+    """Put what was used in the place of what was reserved; ``request``: whether it counts as one."""
+    more = used - reserved
+    requests = level.requests if request else level.requests + 1
+    return Level(requests, level.tokens - more, level.at, level.day, max(0, level.spent + more))
+
+
+def share(limits: Limits, part: float) -> Limits:
+    """Give the part of each limit that one machine keeps by itself; never nothing, for nothing means no limit."""
+
+    def some(limit: int) -> int:
+        return max(1, int(limit * part)) if limit else 0
+
+    return Limits(
+        requests_per_minute=some(limits.requests_per_minute),
+        tokens_per_minute=some(limits.tokens_per_minute),
+        tokens_per_day=some(limits.tokens_per_day),
+        concurrent=some(limits.concurrent),
+        max_output_tokens=limits.max_output_tokens,
+    )
+
+
+def left(demands: Sequence[Demand], levels: Sequence[Level], now: float) -> Left:
+    """Say what is left under the limits that will bind first."""
+    requests, tokens = _NONE, _NONE
+    for demand, level in zip(demands, levels, strict=True):
+        limits = demand.limits
+        requests = _tighter(requests, limits.requests_per_minute, level.requests)
+        tokens = _tighter(tokens, limits.tokens_per_minute, level.tokens)
+        if limits.tokens_per_day:
+            rest = limits.tokens_per_day - level.spent
+            tokens = _tighter(tokens, limits.tokens_per_day, rest, reset=DAY_SECONDS - now % DAY_SECONDS)
+    return Left(
+        requests_limit=requests[0],
+        requests=max(0, int(requests[1])),
+        requests_reset=requests[2],
+        tokens_limit=tokens[0],
+        tokens=max(0, int(tokens[1])),
+        tokens_reset=tokens[2],
+    )
+
+
+_NONE: Final = (0, 0.0, 0.0)
+
+
+def _tighter(
+    known: tuple[int, float, float], limit: int, rest: float, *, reset: float | None = None
+) -> tuple[int, float, float]:
+    if not limit or (known[0] and known[1] * limit <= rest * known[0]):
+        return known
+    return limit, rest, (limit - rest) * 60 / limit if reset is None else reset
