@@ -156,11 +156,11 @@ def _structured(talk: Talk) -> Finding:
     text = words(at(got.value, "choices", 0, "message", "content"))
     if got.status != 200:
         return failed(got.shown)
-    return (
-        passed(" ".join(text[:80].split()))
-        if fits(text)
-        else failed(f"the answer does not fit the schema: {text[:120]!r}")
-    )
+    if fits(text):
+        return passed(" ".join(text[:80].split()))
+    if at(got.value, "choices", 0, "finish_reason") == "length":
+        return skipped("the answer reached its limit before its structure was whole")
+    return failed(f"the answer does not fit the schema: {text[:120]!r}")
 
 
 def called(stream: Stream) -> tuple[list[str], JsonObject]:
@@ -175,7 +175,7 @@ def called(stream: Stream) -> tuple[list[str], JsonObject]:
         for c in calls.values()
     ]
     finish = [words(c.get("finish_reason")) for e in stream.events for c in rows(e.value.get("choices"))]
-    if calls and "tool_calls" not in finish:
+    if calls and "tool_calls" not in finish and "length" not in finish:
         problems.append("finish_reason is not tool_calls although there is a call")
     problems += [wrong for c in calls.values() if (wrong := arguments_problem(c["arguments"]))]
     return problems, {"role": "assistant", "content": None, "tool_calls": turn}

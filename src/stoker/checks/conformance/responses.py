@@ -165,11 +165,11 @@ def _structured(talk: Talk) -> Finding:
     text = text_of(got.value)
     if got.status != 200:
         return failed(got.shown)
-    return (
-        passed(" ".join(text[:80].split()))
-        if fits(text)
-        else failed(f"the answer does not fit the schema: {text[:120]!r}")
-    )
+    if fits(text):
+        return passed(" ".join(text[:80].split()))
+    if at(got.value, "status") == "incomplete":
+        return skipped("the answer reached its limit before its structure was whole")
+    return failed(f"the answer does not fit the schema: {text[:120]!r}")
 
 
 def _bad_json(talk: Talk) -> Finding:
