@@ -15,7 +15,7 @@ from stoker.predict.traffic.profile import Profile
 
 SEEDS: Final = 3
 _MOST: Final = 4096
-_FINE: Final = 0.06  # relative: finer than what the times are known to
+_FINE: Final = 0.08  # relative: finer than what the times are known to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ _FEWEST = 60  # requests: of fewer a ninth decile says little
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Engines that are all alike; ``engines`` counts replicas times data parallel ranks."""
+    """Engines that are all alike; ``engines`` counts replicas times their lanes."""
 
     limits: Limits
     step: Steps
@@ -41,13 +41,21 @@ def build(plan: Plan, table: Speed, profile: Profile, *, replicas: int = 1) -> F
     if pool is None or step is None:
         return None
     limits = Limits(
-        blocks=max(1, int(pool.requests * typical) // pool.block_tokens),
+        blocks=max(1, int(pool.requests * typical) // pool.block_tokens // plan.ask.split.pipeline),
         block_tokens=pool.block_tokens,
         batch_tokens=max(plan.load.batch_tokens, plan.load.sequences + 1),
         sequences=plan.load.sequences,
         context_tokens=plan.ask.context_tokens,
     )
-    return Fleet(limits=limits, step=step, engines=replicas * plan.ask.split.data)
+    return Fleet(limits=limits, step=step, engines=replicas * lanes(plan))
+
+
+def lanes(plan: Plan) -> int:
+    """Batches that one replica has under way at once: one a data parallel rank, and one a pipeline stage.
+
+    Stages share what a batch takes, and each then works on another batch: a token takes as long as over all stages.
+    """
+    return plan.ask.split.data * plan.ask.split.pipeline
 
 
 def closed(fleet: Fleet, profile: Profile, slo: Slo, *, clients: int, seed: int, pauses: bool = False) -> Score:

@@ -43,12 +43,14 @@ def speeds(plan: Plan, table: Speed, *, prompt: int, output: int, batch: int) ->
     engine = _ENGINES.get(plan.ask.engine)
     if engine is None or min(prompt, output, batch) < 1:
         return None
-    rows = work([_served(plan, engine, prompt=prompt, output=output, batch=size) for size in _batches(batch)])
+    lanes = plan.ask.split.pipeline
+    sizes = [max(1.0, size / lanes) for size in _batches(batch)]
+    rows = work([_served(plan, engine, prompt=prompt, output=output, batch=size) for size in sizes])
     found = roofline.times(rows, table.coefficients)
-    told = _outside(plan, table, prompt=prompt, batch=batch)
+    told = outside(plan, table, prompt=prompt, batch=batch)
     tpot, ttft = float(found.tpot[0]), float(found.ttft[0])
     floor = _floor(rows)
-    bound = [_binds(found, i) for i in range(len(_batches(batch)))]
+    bound = [_binds(found, i) for i in range(len(sizes))]
     flips = next((size for size, name in zip(_batches(batch)[1:], bound[1:], strict=True) if name != bound[0]), 0)
     return Speeds(
         tpot=tpot,
@@ -62,6 +64,11 @@ def speeds(plan: Plan, table: Speed, *, prompt: int, output: int, batch: int) ->
         flips_at=flips,
         extrapolated=told,
     )
+
+
+def has_rows(engine: str) -> bool:
+    """Whether an engine's times were measured."""
+    return engine in _ENGINES
 
 
 def steps(plan: Plan, table: Speed, *, prompt: int, output: int) -> Steps | None:
@@ -79,7 +86,7 @@ def _batches(batch: int) -> list[int]:
     return sizes
 
 
-def _served(plan: Plan, engine: str, *, prompt: int, output: int, batch: int) -> Served:
+def _served(plan: Plan, engine: str, *, prompt: int, output: int, batch: float) -> Served:
     split, shape = plan.ask.split, plan.ask.shape
     dense, sparse = _precisions(plan)
     return Served(
@@ -88,12 +95,12 @@ def _served(plan: Plan, engine: str, *, prompt: int, output: int, batch: int) ->
         engine=engine,
         dense=dense,
         sparse=sparse,
-        ranks=split.tensor * split.pipeline,
-        expert_ranks=split.tensor * split.pipeline * (split.data if shape.experts else 1),
+        ranks=split.tensor,  # stages save no time: they work on other batches, see ``speeds``
+        expert_ranks=split.tensor * (split.data if shape.experts else 1),
         spread=split.expert,
         prompt=float(prompt),
         output=float(output),
-        batch=float(batch),
+        batch=batch,
         kv_element_bytes=plan.ask.kv_element_bytes,
     )
 
@@ -136,12 +143,13 @@ def _binds(found: roofline.Times, i: int) -> str:
     return max(parts, key=lambda name: parts[name])
 
 
-def _outside(plan: Plan, table: Speed, *, prompt: int, batch: int) -> tuple[str, ...]:
+def outside(plan: Plan, table: Speed, *, prompt: int, batch: int) -> tuple[str, ...]:
     """What lies outside the measured rows, in words."""
     ask, split = plan.ask, plan.ask.split
     cases = (
         (not ask.gpu.link_gbs and split.tensor > 1, "ranks are joined by PCIe"),
         (split.pipeline > 1, "pipeline stages"),
+        (split.data > 1 and bool(ask.shape.experts), "attention data parallelism"),
         (split.draft, "speculation"),
         (not table.prompt_low <= prompt <= table.prompt_high, f"a prompt of {prompt} tokens"),
         (batch > table.batch_high, f"a batch of {batch}"),
