@@ -158,6 +158,7 @@ def _worries(gateways: Gateways, now: float) -> list[Json]:
     told += [
         f"older routes are in force: {error}" for error in sorted({w.routes_error for w in gateways.workers} - {""})
     ]
+    told += sorted({w.limits_problem for w in gateways.workers} - {""})
     return told
 
 

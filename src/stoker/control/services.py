@@ -7,6 +7,7 @@ from stoker.base import clock
 from stoker.base.json import Json, JsonObject
 from stoker.control.deployments import json_list, write_status
 from stoker.control.desk import Desk
+from stoker.control.published import quotas
 from stoker.control.routing import Board, service_spec, use_case
 from stoker.control.world import World
 from stoker.decide.conditions import Condition, no, stamp, unknown, yes
@@ -188,7 +189,9 @@ async def _gateway(desk: Desk, world: World, resource: Resource) -> None:
             action="set spec.serviceSelector.matchLabels",
         )
     )
-    await _write(desk, resource, [yes("Accepted", "SpecValid"), *_later(resource), told, kept, exposes])
+    await _write(
+        desk, resource, [yes("Accepted", "SpecValid"), *_later(resource), told, kept, quotas.kept(workers), exposes]
+    )
 
 
 async def _cluster(desk: Desk, world: World, resource: Resource) -> None:

@@ -63,6 +63,7 @@ _TEXTS = {
         "gauge",
         "1 while the newest routes or callers were refused and older ones are in force.",
     ),
+    "stoker_limits_ok": ("gauge", "1 while limits are kept over all machines that share them, and over the whole day."),
     "stoker_accounting_ok": ("gauge", "1 while records are written as they should be."),
     "stoker_records_written_total": ("counter", "Ledger records handed to the spool."),
     "stoker_records_refused_total": ("counter", "Ledger records for which there was no room."),
@@ -134,6 +135,7 @@ def _gauges(meter: Meter, live: Live) -> Iterator[_Series]:
     yield "stoker_routes_generation", {}, live.routes_generation
     yield "stoker_callers_generation", {}, live.callers_generation
     yield "stoker_routes_refused", {}, bool(live.routes_error)
+    yield "stoker_limits_ok", {}, not live.limits_problem
     yield "stoker_accounting_ok", {}, live.accounting == "ok"
     yield "stoker_records_written_total", {}, live.records_written
     yield "stoker_records_refused_total", {}, meter.unwritten

@@ -106,8 +106,10 @@ class Worker:
 
     def _open_store(self, rules: routes.SharedLimits, recall: Callable[[Demand], Level]) -> Store:
         """Prepare the store that several machines share; its client is loaded only where somebody wants one."""
-        from stoker.drivers.limits.store import Store as Shared  # noqa: PLC0415 -- 10 MB that few gateways need
-
+        try:
+            from stoker.drivers.limits.store import Store as Shared  # noqa: PLC0415 -- 10 MB that few gateways need
+        except ModuleNotFoundError as error:
+            raise Driver(f"shared limits need a package that is not installed ({error.name}): stoker[redis]") from error
         machine = hashlib.blake2b(self.house.salt, digest_size=8).hexdigest()
         return Shared(rules, self._options.folder, worker=self.boot, machine=machine, recall=recall)
 

@@ -1,6 +1,10 @@
 """Which limits do the gateways keep? As callers, services and the gateway have them in their manifests."""
 
+from collections.abc import Sequence
+
+from stoker.decide.conditions import Condition, no, yes
 from stoker.facts import routes
+from stoker.facts.live import Live
 from stoker.facts.routes import Limits
 from stoker.spec.caller import Amounts
 from stoker.spec.gateway import SharedLimits
@@ -25,6 +29,19 @@ def of_service(limits: ServiceLimits) -> Limits:
         tokens_per_minute=limits.tokens_per_minute,
         tokens_per_day=limits.tokens_per_day,
         concurrent=limits.max_concurrent or 0,
+    )
+
+
+def kept(workers: Sequence[Live]) -> Condition:
+    """Tell whether the gateways keep limits as they should be kept."""
+    problems = sorted({worker.limits_problem for worker in workers} - {""})
+    if not problems:
+        return yes("Limits", "Kept")
+    return no(
+        "Limits",
+        "KeptInPart",
+        "; ".join(problems),
+        action="see that the store of spec.sharedLimits answers and that the ledger can be read; no restart is needed",
     )
 
 

@@ -22,7 +22,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import AuthenticationError, NoScriptError, RedisError
 
 from stoker.base.errors import Driver
 from stoker.decide.quota.level import Demand, Level, Refusal, Verdict, left, longest, refuse
@@ -296,4 +296,6 @@ def _unnamed(demand: Demand) -> Refusal:
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "the store of shared limits does not answer in time"
+    if isinstance(error, AuthenticationError) or "authenticat" in str(error):
+        return "the store of shared limits wants a password, or another one: see credentialFile"
     return f"the store of shared limits: {str(error) or type(error).__name__}"

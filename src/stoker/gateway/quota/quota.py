@@ -69,8 +69,7 @@ class Quota:
         self._store: Store | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._known: dict[tuple[str, str], tuple[Caller, Service, tuple[Demand, ...], tuple[Demand, ...]]] = {}
-        self._unread = ""
-        self.alone = 0  # requests that were decided without the store
+        self._unread = self._unopened = ""
 
     # What applies.
 
@@ -121,10 +120,10 @@ class Quota:
         """Ask for a request and an estimate of its tokens; ``done`` is called once, at once or a moment later."""
         whole, shared = self._both(caller, service)
         store = self._store
-        if store is None:
+        if store is None and not self._unopened:
             verdict = self.table.reserve(whole, tokens=tokens, now=clock.now())
             done(verdict, None if verdict.refusal is not None else Hold(whole, tokens, ()))
-        elif store.up:
+        elif store is not None and store.up:
             store.reserve(whole, tokens, lambda verdict: self._told(verdict, whole, shared, tokens, done))
         else:
             self._decide(whole, shared, tokens, done)
@@ -142,7 +141,6 @@ class Quota:
 
     def _decide(self, whole: Sequence[Demand], shared: Sequence[Demand], tokens: int, done: _Done) -> None:
         """Decide without the store."""
-        self.alone += 1
         verdict = self.table.reserve(shared, tokens=tokens, now=clock.now())
         if verdict.refusal is not None:
             done(verdict, None)
@@ -167,11 +165,17 @@ class Quota:
         self._known.clear()
         if self._store is not None:
             self._store.leave()
-        self._store = self._opens(rules, self._level) if rules is not None else None
-        if self._store is not None:
-            task = asyncio.get_running_loop().create_task(self._store.run())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+        self._store, self._unopened = None, ""
+        if rules is None:
+            return
+        try:
+            self._store = self._opens(rules, self._level)
+        except Driver as error:  # it cannot be had here at all
+            self._unopened = str(error)
+            return
+        task = asyncio.get_running_loop().create_task(self._store.run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     def _level(self, demand: Demand) -> Level:
         return self.table.level(demand, now=clock.now())
@@ -183,15 +187,15 @@ class Quota:
     @property
     def shared(self) -> bool | None:
         """Whether limits hold over all machines; None: nobody wants them to."""
-        return None if self._store is None else self._store.up
+        return None if self._rules is None else self._store is not None and self._store.up
 
     @property
     def problem(self) -> str:
         """What keeps limits from being kept as they should be."""
         store, rules = self._store, self._rules
-        away = ""
-        if store is not None and rules is not None and not store.up:
-            away = f"{store.problem}; this machine keeps {rules.share:g} of every limit by itself"
+        away = self._unopened or (store.problem if store is not None and not store.up else "")
+        if away and rules is not None:
+            away = f"{away}; this machine keeps {rules.share:g} of every limit by itself"
         return "; ".join(filter(None, (self._unread, away)))
 
     async def leave(self) -> None:
