@@ -79,6 +79,18 @@ async def granted(one: Store, *demands: Demand, tokens: int = 0) -> bool:
     return verdict.refusal is None
 
 
+def alike(one: Verdict, two: Verdict) -> bool:
+    """Equal but for the last bit of a level, which both refill at other moments."""
+    if one.refusal is None or two.refusal is None:
+        same = one.refusal == two.refusal
+    else:
+        wait = abs(one.refusal.retry_after - two.refusal.retry_after)
+        same = wait < 1e-6 and one.refusal.limit == two.refusal.limit and one.refusal.whose == two.refusal.whose
+    here, there = one.left, two.left
+    same = same and (here.requests_limit, here.tokens_limit) == (there.requests_limit, there.tokens_limit)
+    return same and abs(here.requests - there.requests) <= 1 and abs(here.tokens - there.tokens) <= 1
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_script_decides_as_the_table_does(redis: Server, tmp_path: Path, seed: int) -> None:
     """Two machines on one store beside one table: the same grants, refusals and remainders at every step."""
@@ -110,8 +122,7 @@ async def test_the_script_decides_as_the_table_does(redis: Server, tmp_path: Pat
             here = table.reserve(demands, tokens=tokens, now=now)
             there = await ask(which, *demands, tokens=tokens)
             assert there is not None
-            assert there.refusal == here.refusal
-            assert there.left == here.left
+            assert alike(there, here)
             refusals += there.refusal is not None
             grants += there.refusal is None
             if there.refusal is None:

@@ -48,6 +48,20 @@ local function spend(key, more)
   end
 end
 
+local function read(scope, key)
+  local found = redis.call('HMGET', key.level, 'requests', 'tokens', 'at')
+  local requests, tokens, at = tonumber(found[1] or FULL), tonumber(found[2] or FULL), tonumber(found[3] or now)
+  local minutes = math.max(0, now - at) / 60
+  if scope[2] > 0 then requests = math.min(scope[2], requests + minutes * scope[2]) else requests = FULL end
+  if scope[3] > 0 then tokens = math.min(scope[3], tokens + minutes * scope[3]) else tokens = FULL end
+  return requests, tokens
+end
+
+local function write(key, requests, tokens)
+  redis.call('HSET', key.level, 'requests', requests, 'tokens', tokens, 'at', now)
+  redis.call('EXPIRE', key.level, KEEP)
+end
+
 -- What somebody who comes back knows: no count may be lower, no level higher.
 local function remind(scope, key)
   if #scope > 5 then
@@ -55,17 +69,9 @@ local function remind(scope, key)
     if scope[6] > spent then spend(key.spent, scope[6] - spent) end
     redis.call('HSET', key.running, worker, scope[9])
     count(key.running, 0)
+    local requests, tokens = read(scope, key)
+    write(key, math.min(requests, scope[7]), math.min(tokens, scope[8]))
   end
-end
-
-local function read(scope, key)
-  local found = redis.call('HMGET', key.level, 'requests', 'tokens', 'at')
-  local requests, tokens, at = tonumber(found[1] or FULL), tonumber(found[2] or FULL), tonumber(found[3] or now)
-  local minutes = math.max(0, now - at) / 60
-  if scope[2] > 0 then requests = math.min(scope[2], requests + minutes * scope[2]) else requests = FULL end
-  if scope[3] > 0 then tokens = math.min(scope[3], tokens + minutes * scope[3]) else tokens = FULL end
-  if #scope > 5 then requests, tokens = math.min(requests, scope[7]), math.min(tokens, scope[8]) end
-  return requests, tokens
 end
 
 local function spent_by_all(scope, key)
@@ -85,11 +91,6 @@ local function running_anywhere(scope, key)
     end
   end
   return sum
-end
-
-local function write(key, requests, tokens)
-  redis.call('HSET', key.level, 'requests', requests, 'tokens', tokens, 'at', now)
-  redis.call('EXPIRE', key.level, KEEP)
 end
 
 local function allows(scope, seen, tokens)
