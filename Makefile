@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PEERS  ?= two
+FUZZ_SECONDS ?= 600
 
 .PHONY: up test unit check fix bench fuzz test-all docs venv dev clean help
 
@@ -29,6 +30,7 @@ up: $(BIN)/stoker ## set up and run: controller, gateway, engine and a real mode
 test: $(VENV)/.dev ## everything that CI runs besides check: unit, then real processes
 	$(BIN)/python -m pytest -q -m "not e2e and not optin"
 	$(BIN)/python -m pytest -q -m "e2e and not optin"
+	$(BIN)/python fuzz/run.py --seconds 60
 
 unit: $(VENV)/.dev ## what needs no process
 	$(BIN)/python -m pytest -q -m "not e2e and not optin"
@@ -48,6 +50,9 @@ fix: $(VENV)/.dev ## what a machine can mend, it mends
 bench: $(VENV)/.dev ## ratios against two peers; all of them with PEERS=all
 	$(BIN)/python bench/machine.py
 	$(BIN)/python bench/run.py --peers $(PEERS)
+
+fuzz: $(VENV)/.dev ## fuzz the parsers for FUZZ_SECONDS (600), and keep what is found
+	$(BIN)/python fuzz/run.py --seconds $(FUZZ_SECONDS) --keep
 
 docs: $(VENV)/.dev ## write the reference pages from the code
 	$(BIN)/python docs/generate.py

@@ -135,6 +135,12 @@ class Call(asyncio.Protocol):
 
     # What the parser calls.
 
+    def on_message_begin(self) -> None:
+        """Refuse a second answer behind a whole one: nobody asked for it, and it would pass for the next one's."""
+        if self.whole:
+            self.keepable = False
+            raise ValueError("bytes behind a whole answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header."""
         self.headers[name.lower()] = value
@@ -142,7 +148,9 @@ class Call(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Report the head, unless it is an interim one."""
         status = self.parser.get_status_code()
-        if 100 <= status < 200:
+        if status < 100:
+            raise ValueError("no such status")  # the parser lets 004 pass; the read then ends as garbage
+        if status < 200:
             self.headers = {}
             return
         self.status = status
@@ -152,6 +160,8 @@ class Call(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         """Keep a piece until the read is done: one write to the client per read from the engine."""
+        if not self.status:
+            raise ValueError("an interim answer has no body")
         if self.listener is not None:
             self.pieces.append(piece)
 

@@ -126,7 +126,7 @@ def keys(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     return out, ("keys",) if out != msgspec.json.encode(value) else ()
 
 
-_SPOKEN_FIRST: Final = frozenset({"system", "developer"})
+_SPOKEN_FIRST: Final = ("system", "developer")  # a tuple: what clients send may have no hash
 
 
 def strip(body: bytes, rules: tuple[str, ...]) -> tuple[bytes, tuple[str, ...]]:
@@ -135,7 +135,10 @@ def strip(body: bytes, rules: tuple[str, ...]) -> tuple[bytes, tuple[str, ...]]:
     Later turns and the results of tools keep their dates: there they mean something. Gives the body and the rules that
     found something; without a hit the body is the one that came.
     """
-    request = msgspec.json.decode(body)
+    try:
+        request = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # in a member that nobody has read yet: the engine will say so
+        return body, ()
     hit: dict[str, None] = {}
     textual = tuple(rule for rule in rules if rule in TEXTUAL)
     if textual and isinstance(request, dict):

@@ -21,10 +21,12 @@ class Engine:
         """Write that the last message is the beginning of the answer; other engines take it so anyway."""
         return {"add_generation_prompt": False, "continue_final_message": True} if self.name in _BEGIN_ANEW else {}
 
-    def think(self, effort: str | None, *, on: bool | None) -> dict[str, Any]:
+    def think(self, effort: object, *, on: bool | None) -> dict[str, Any]:
         """Write the switch for a chat request; ``on``: asked for, refused, or left to the model."""
         out: dict[str, Any] = {}
-        if effort in _OFF:
+        if not isinstance(effort, str):
+            pass
+        elif effort in _OFF:
             on = False
         elif effort in _EFFORTS:
             out["reasoning_effort"] = _EFFORTS[effort]

@@ -49,7 +49,7 @@ def conversation(value: object, notes: Notes, engine: Engine) -> list[dict[str, 
     turn = _Turn()
     for number, item in enumerate(objects(value, "input")):
         where = f"input[{number}]"
-        kind = item.get("type") or "message"
+        kind = text_of(item.get("type") or "message", f"{where}.type")
         if _models(item, kind, where, turn, notes):
             continue
         if kind not in ("function_call_output", "custom_tool_call_output", "message"):
