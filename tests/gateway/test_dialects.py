@@ -25,7 +25,7 @@ from tests.gateway.rig import (
     whole,
 )
 
-from stoker.facts.routes import Mirror, Price, Routes, Service, Target
+from stoker.facts.routes import Mirror, Price, Routes, Service, Target, Timeouts
 
 MESSAGE = {"model": "tiny", "max_tokens": 50, "messages": [{"role": "user", "content": "hi"}]}
 
@@ -124,6 +124,27 @@ async def test_a_cut_stream_is_an_error_in_each_dialect(tmp_path: Path) -> None:
     assert b"message_stop" not in message.body
     assert b"event: response.failed\n" in response.body
     assert {record.outcome for record in records} == {"truncated"}
+
+
+async def test_an_engine_that_has_only_begun_is_not_idle(tmp_path: Path) -> None:
+    """It says at once that there will be an answer, and then reads the prompt for longer than it may be idle."""
+
+    async def slow(_: Engine, __: Seen, writer: asyncio.StreamWriter) -> None:
+        start, rest = ANTHROPIC.split(b"\n\n", 1)
+        writer.write(SSE + chunk(start + b"\n\n"))
+        await asyncio.sleep(0.8)
+        writer.write(chunk(rest) + END)
+
+    limits = Timeouts(idle=0.3, first_byte=5)
+    async with (
+        engines(slow) as (engine,),
+        gateway(tmp_path, routes(endpoint(engine, dialects=("messages",)), timeouts=limits)) as rig,
+    ):
+        reply = await rig.once(post({**MESSAGE, "stream": True}, path="/v1/messages"))
+        record = await rig.record()
+    assert reply.body == ANTHROPIC
+    assert record.outcome == "complete"
+    assert len(engine.seen) == 1
 
 
 async def test_an_anthropic_endpoint_is_asked_in_its_way(tmp_path: Path) -> None:

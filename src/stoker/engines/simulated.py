@@ -73,6 +73,7 @@ ENGINE: Final = Simulated(
     probes=Probes(in_force=("/v1/models",), startup=60.0, generate=30.0),
     flags={"tool": "toolParser", "reasoning": "reasoningParser"},
     capabilities=Capabilities(
+        dialects=("chat", "completions", "responses", "messages"),
         embeddings=True,
         bounded_queue=False,
         purpose="tests and rehearsals without a model: its text is from a script, its faults from a file",

@@ -103,8 +103,9 @@ class Relay:
         out = follow.feed(data, now)
         if follow.chunks != self._seen:
             self._seen = follow.chunks
-            self.started = True
             self.progress = now
+            # An engine may say that it has begun and then read the prompt for minutes: that is not yet an answer.
+            self.started = follow.first_token_at > 0
         return out
 
     def last(self, follow: Follower, out: bytes, *, cut: str, now: float) -> Last:
