@@ -47,7 +47,7 @@ def _explained(records: Sequence[Record]) -> list[tuple[Record, Finding]]:
     lines: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         lines.setdefault((record.service, record.dialect), []).append(record)
-    found = []
+    found: list[tuple[Record, Finding]] = []
     for line in lines.values():
         found += zip(line, explain([_turn(record) for record in line], ENDS), strict=True)
     return sorted(found, key=lambda pair: (pair[0].at, pair[0].id))
