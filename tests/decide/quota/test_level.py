@@ -104,7 +104,7 @@ def test_over_any_time_no_more_is_used_than_the_rate_and_one_full_level(
         seen.at += wait
         level = refilled(seen.level, limits, seen.at)
         if refuse(demand(limits), level, tokens=guess, running=0, now=seen.at) is None:
-            level = settled(taken(level, guess), reserved=guess, used=used, request=True)
+            level = settled(taken(level, guess), guess, used, request=True)
             seen.tokens += used
             seen.requests += 1
             worst = max(worst, used, guess)
@@ -117,8 +117,8 @@ def test_over_any_time_no_more_is_used_than_the_rate_and_one_full_level(
 def test_what_was_refused_later_gives_everything_back() -> None:
     level = refilled(Level(), BY_MINUTE, NOON)
 
-    assert settled(taken(level, 90), reserved=90, used=0, request=False) == level
-    assert settled(taken(level, 90), reserved=90, used=0, request=True).requests == level.requests - 1
+    assert settled(taken(level, 90), 90, 0, request=False) == level
+    assert settled(taken(level, 90), 90, 0, request=True).requests == level.requests - 1
 
 
 def test_a_new_day_and_a_new_limit_begin_full() -> None:

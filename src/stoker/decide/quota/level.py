@@ -52,7 +52,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     model: bool = False
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class Left(msgspec.Struct, frozen=True):
     """What is left under the tightest limits of each sort; a limit of 0: there is none. Resets: seconds until full."""
 
     requests_limit: int = 0
@@ -72,36 +72,47 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def refilled(level: Level, limits: Limits, now: float) -> Level:
     """Bring a level to the present, and inside its limits."""
-    minutes = max(0.0, now - level.at) / 60
+    minutes = (now - level.at) / 60
+    if minutes < 0:  # the clock was set back
+        minutes = 0.0
     today = int(now // DAY_SECONDS)
-    by_minute, tokens_by_minute = limits.requests_per_minute, limits.tokens_per_minute
-    requests = min(by_minute, level.requests + minutes * by_minute) if by_minute else FULL
-    tokens = min(tokens_by_minute, level.tokens + minutes * tokens_by_minute) if tokens_by_minute else FULL
+    requests = tokens = FULL
+    by_minute = limits.requests_per_minute  # plain comparisons: this runs twice a request, and `min` costs a call
+    if by_minute:
+        requests = level.requests + minutes * by_minute
+        if requests > by_minute:
+            requests = float(by_minute)
+    by_minute = limits.tokens_per_minute
+    if by_minute:
+        tokens = level.tokens + minutes * by_minute
+        if tokens > by_minute:
+            tokens = float(by_minute)
     return Level(requests, tokens, now, today, level.spent if level.day == today else 0)
 
 
 def refuse(demand: Demand, level: Level, *, tokens: int, running: int, now: float) -> Refusal | None:
     """Say which limit of one scope refuses, if one does: the one that takes longest to heal."""
-    limits = demand.limits
-    worst = Refusal(limit="", allowed=0, whose="", retry_after=0.0)
+    limits, worst = demand.limits, None
     if limits.concurrent and running >= limits.concurrent:
         worst = _longer(worst, demand, "concurrent", limits.concurrent, wait=_SOON_SECONDS)
     by_minute = limits.requests_per_minute
     if by_minute and level.requests < 1:
         worst = _longer(worst, demand, "requests_per_minute", by_minute, wait=(1 - level.requests) * 60 / by_minute)
     by_minute = limits.tokens_per_minute
-    need = max(1, min(tokens, by_minute))
-    if by_minute and level.tokens < need:
+    if by_minute and (need := _need(tokens, by_minute)) > level.tokens:
         worst = _longer(worst, demand, "tokens_per_minute", by_minute, wait=(need - level.tokens) * 60 / by_minute)
     by_day = limits.tokens_per_day
-    if by_day and level.spent + max(1, min(tokens, by_day)) > by_day:
-        wait = DAY_SECONDS - now % DAY_SECONDS
-        worst = _longer(worst, demand, "tokens_per_day", by_day, wait=wait)
-    return worst if worst.limit else None
+    if by_day and level.spent + _need(tokens, by_day) > by_day:
+        worst = _longer(worst, demand, "tokens_per_day", by_day, wait=DAY_SECONDS - now % DAY_SECONDS)
+    return worst
 
 
-def _longer(worst: Refusal, demand: Demand, limit: str, allowed: int, *, wait: float) -> Refusal:
-    if wait <= worst.retry_after:
+def _need(tokens: int, limit: int) -> int:
+    return 1 if tokens < 1 else min(tokens, limit)
+
+
+def _longer(worst: Refusal | None, demand: Demand, limit: str, allowed: int, *, wait: float) -> Refusal:
+    if worst is not None and wait <= worst.retry_after:
         return worst
     return Refusal(limit=limit, allowed=allowed, whose=demand.whose, retry_after=wait, model=demand.model)
 
@@ -116,7 +127,7 @@ def taken(level: Level, tokens: int) -> Level:
     return Level(level.requests - 1, level.tokens - tokens, level.at, level.day, level.spent + tokens)
 
 
-def settled(level: Level, *, reserved: int, used: int, request: bool) -> Level:
+def settled(level: Level, reserved: int, used: int, *, request: bool) -> Level:
     """Put what was used in the place of what was reserved; ``request``: whether it counts as one."""
     more = used - reserved
     requests = level.requests if request else level.requests + 1
@@ -140,30 +151,30 @@ def share(limits: Limits, part: float) -> Limits:
 
 def left(demands: Sequence[Demand], levels: Sequence[Level], now: float) -> Left:
     """Say what is left under the limits that will bind first."""
-    requests, tokens = _NONE, _NONE
+    requests_limit = tokens_limit = 0
+    requests = tokens = 0.0
+    by_day = False
     for demand, level in zip(demands, levels, strict=True):
         limits = demand.limits
-        requests = _tighter(requests, limits.requests_per_minute, level.requests)
-        tokens = _tighter(tokens, limits.tokens_per_minute, level.tokens)
-        if limits.tokens_per_day:
-            rest = limits.tokens_per_day - level.spent
-            tokens = _tighter(tokens, limits.tokens_per_day, rest, reset=DAY_SECONDS - now % DAY_SECONDS)
+        limit = limits.requests_per_minute
+        if limit and (not requests_limit or level.requests * requests_limit < requests * limit):
+            requests_limit, requests = limit, level.requests
+        limit = limits.tokens_per_minute
+        if limit and (not tokens_limit or level.tokens * tokens_limit < tokens * limit):
+            tokens_limit, tokens, by_day = limit, level.tokens, False
+        limit = limits.tokens_per_day
+        if limit and (not tokens_limit or (limit - level.spent) * tokens_limit < tokens * limit):
+            tokens_limit, tokens, by_day = limit, limit - level.spent, True
+    reset = DAY_SECONDS - now % DAY_SECONDS if by_day else _until_full(tokens_limit, tokens)
     return Left(
-        requests_limit=requests[0],
-        requests=max(0, int(requests[1])),
-        requests_reset=requests[2],
-        tokens_limit=tokens[0],
-        tokens=max(0, int(tokens[1])),
-        tokens_reset=tokens[2],
+        requests_limit,
+        int(requests) if requests > 0 else 0,
+        _until_full(requests_limit, requests),
+        tokens_limit,
+        int(tokens) if tokens > 0 else 0,
+        reset,
     )
 
 
-_NONE: Final = (0, 0.0, 0.0)
-
-
-def _tighter(
-    known: tuple[int, float, float], limit: int, rest: float, *, reset: float | None = None
-) -> tuple[int, float, float]:
-    if not limit or (known[0] and known[1] * limit <= rest * known[0]):
-        return known
-    return limit, rest, (limit - rest) * 60 / limit if reset is None else reset
+def _until_full(limit: int, level: float) -> float:
+    return (limit - level) * 60 / limit if limit else 0.0

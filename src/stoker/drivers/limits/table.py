@@ -10,6 +10,7 @@ knows along.
 """
 
 import contextlib
+import fcntl
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from stoker.base.errors import Driver
-from stoker.decide.quota.level import Demand, Level, Verdict, left, longest, refilled, refuse
+from stoker.decide.quota.level import Demand, Level, Refusal, Verdict, left, longest, refilled, refuse
 from stoker.decide.quota.level import settled as settled_level
 from stoker.decide.quota.level import taken as taken_level
 from stoker.drivers.hosts import processes
@@ -68,33 +69,59 @@ class SharedLimits:
 
         ``force``: somebody else has allowed it; it is counted whatever the levels are.
         """
+        if len(demands) == 1:  # nearly always; the loops below would double its price
+            return self._reserve(demands[0], tokens=tokens, now=now, force=force)
         rows = self._lock(demands)
         try:
-            levels, refusals = [], []
-            for demand, at in zip(demands, rows, strict=True):
-                level = refilled(self._level(at), demand.limits, now)
-                levels.append(level)
-                running = sum(_COUNTS.unpack_from(self._table.map, at + _LEVEL.size)) if demand.limits.concurrent else 0
-                refusal = None if force else refuse(demand, level, tokens=tokens, running=running, now=now)
+            levels = [refilled(self._level(at), demand.limits, now) for demand, at in zip(demands, rows, strict=True)]
+            if not force:
+                refusal = self._refusal(demands, rows, levels, tokens=tokens, now=now)
                 if refusal is not None:
-                    refusals.append(refusal)
-            if refusals:
-                return Verdict(longest(refusals), left(demands, levels, now))
+                    return Verdict(refusal, left(demands, levels, now))
             levels = [taken_level(level, tokens) for level in levels]
             for demand, at, level in zip(demands, rows, levels, strict=True):
                 self._write(at, level)
                 self._count(demand.name, at, 1)
-            return Verdict(None, left(demands, levels, now))
         finally:
             self._unlock(rows)
+        return Verdict(None, left(demands, levels, now))
+
+    def _reserve(self, demand: Demand, *, tokens: int, now: float, force: bool) -> Verdict:
+        name, limits = demand.name, demand.limits
+        at = self._known.get(name) or self._row(name)
+        lockf, fd, refusal = fcntl.lockf, self._table.fd, None
+        lockf(fd, fcntl.LOCK_EX, _SIZE, at)
+        try:
+            level = refilled(self._level(at), limits, now)
+            if not force:
+                running = sum(_COUNTS.unpack_from(self._table.map, at + _LEVEL.size)) if limits.concurrent else 0
+                refusal = refuse(demand, level, tokens=tokens, running=running, now=now)
+            if refusal is None:
+                level = taken_level(level, tokens)
+                self._write(at, level)
+                self._count(name, at, 1)
+        finally:
+            lockf(fd, fcntl.LOCK_UN, _SIZE, at)
+        return Verdict(refusal, left((demand,), (level,), now))
+
+    def _refusal(
+        self, demands: Sequence[Demand], rows: Sequence[int], levels: Sequence[Level], *, tokens: int, now: float
+    ) -> Refusal | None:
+        refusals = None
+        for demand, at, level in zip(demands, rows, levels, strict=True):
+            running = sum(_COUNTS.unpack_from(self._table.map, at + _LEVEL.size)) if demand.limits.concurrent else 0
+            refusal = refuse(demand, level, tokens=tokens, running=running, now=now)
+            if refusal is not None:
+                refusals = [refusal] if refusals is None else [*refusals, refusal]
+        return longest(refusals) if refusals is not None else None
 
     def settle(self, demands: Sequence[Demand], *, reserved: int, used: int, now: float, request: bool = True) -> None:
         """End a request that was let in: what it used takes the place of what was reserved."""
         rows = self._lock(demands)
         try:
-            for demand, at in zip(demands, rows, strict=True):
+            for at, demand in zip(rows, demands, strict=True):
                 level = refilled(self._level(at), demand.limits, now)
-                self._write(at, settled_level(level, reserved=reserved, used=used, request=request))
+                self._write(at, settled_level(level, reserved, used, request=request))
                 self._count(demand.name, at, -1)
         finally:
             self._unlock(rows)
@@ -138,23 +165,25 @@ class SharedLimits:
         _LEVEL.pack_into(self._table.map, at, level.requests, level.tokens, level.at, level.day, level.spent, 0)
 
     def _count(self, name: str, at: int, more: int) -> None:
-        column = at + _LEVEL.size + 4 * self._worker
-        held = self.held.get(name, 0) + more
-        _ONE.pack_into(self._table.map, column, max(0, held))
-        if held > 0:
-            self.held[name] = held
-        else:
-            self.held.pop(name, None)
+        held = self.held[name] = max(0, self.held.get(name, 0) + more)
+        _ONE.pack_into(self._table.map, at + _LEVEL.size + 4 * self._worker, held)
 
     def _lock(self, demands: Sequence[Demand]) -> list[int]:
-        rows = [self._row(demand.name) for demand in demands]
+        known, lockf, fd = self._known, fcntl.lockf, self._table.fd
+        if len(demands) == 1:
+            name = demands[0].name
+            at = known.get(name) or self._row(name)
+            lockf(fd, fcntl.LOCK_EX, _SIZE, at)
+            return [at]
+        rows = [known.get(demand.name) or self._row(demand.name) for demand in demands]
         for at in sorted(rows):
-            self._table.lock(at, _SIZE)
+            lockf(fd, fcntl.LOCK_EX, _SIZE, at)
         return rows
 
     def _unlock(self, rows: Sequence[int]) -> None:
+        lockf, fd = fcntl.lockf, self._table.fd
         for at in rows:
-            self._table.unlock(at, _SIZE)
+            lockf(fd, fcntl.LOCK_UN, _SIZE, at)
 
     def look(self) -> None:
         """Go over to another file, where somebody removed or replaced ours: other workers would count elsewhere."""

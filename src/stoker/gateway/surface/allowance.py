@@ -45,12 +45,11 @@ def heals_soon(refusal: Refusal) -> bool:
 
 def fields(left: Left, *, anthropic: bool, now: float) -> bytes:
     """Write the header lines about what is left; nothing about what has no limit."""
+    write = _anthropic if anthropic else _openai
     lines = b""
     if left.requests_limit:
-        write = _anthropic if anthropic else _openai
-        lines += write(b"requests", left.requests_limit, left.requests, left.requests_reset, now)
+        lines = write(b"requests", left.requests_limit, left.requests, left.requests_reset, now)
     if left.tokens_limit:
-        write = _anthropic if anthropic else _openai
         lines += write(b"tokens", left.tokens_limit, left.tokens, left.tokens_reset, now)
     return lines
 
