@@ -4,6 +4,8 @@ from itertools import islice, pairwise
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.base.errors import Invalid
 from stoker.predict.batching.score import quantile
@@ -97,7 +99,16 @@ def test_a_smaller_context_compacts_earlier() -> None:
     found = [turn for _ in range(200) for turn in islice(session(short, Random(_)), 30)]
 
     assert max(turn.prompt_tokens for turn in found) <= 32_768
-    assert sources.shorter(PROFILES["chat"], 4096) is PROFILES["chat"]
+    assert sources.shorter(PROFILES["chat"], 0) is PROFILES["chat"]
+
+
+@given(context=st.integers(512, 300_000), name=st.sampled_from(sorted(PROFILES)))
+def test_no_request_is_longer_than_the_context(context: int, name: str) -> None:
+    cut, rng = sources.shorter(PROFILES[name], context), Random(1)
+
+    for turn in [turn for _ in range(5) for turn in islice(session(cut, rng), 20)]:
+        assert turn.prompt_tokens + turn.output_tokens <= context
+        assert turn.shared_tokens <= turn.prompt_tokens
 
 
 AZURE = [

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from stoker.base.errors import Fault, Invalid
 from stoker.base.units import parse_bytes
 from stoker.cli.plan import judge as judging
+from stoker.cli.plan import search as searching
 
 if TYPE_CHECKING:
     from stoker.drivers.weights import Survey
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 
 class _WithDefault(TyperGroup):
-    """`stoker plan MODEL …` is `stoker plan model MODEL …`: what is asked most needs no word of its own."""
+    """`stoker plan MODEL …` is `stoker plan model MODEL …`, and with --for `stoker plan search MODEL …`."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its base is private
         """Put the default command before what is neither a command nor a call for help."""
         if args and args[0] not in {*self.commands, "-h", "--help"}:
-            args = ["model", *args]
+            searched = any(word == "--for" or word.startswith("--for=") for word in args)
+            args = ["search" if searched else "model", *args]
         return super().parse_args(ctx, args)
 
 
@@ -31,6 +33,7 @@ app = typer.Typer(cls=_WithDefault, help="What fits, for how many, at which sett
 
 app.command()(judging.judge)
 app.command()(judging.fit)
+app.command()(searching.search)
 
 _MODEL = "A .gguf file, a folder, REPO[@REVISION], or a name of `stoker models`."
 

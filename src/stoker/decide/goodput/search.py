@@ -21,6 +21,7 @@ from stoker.decide.goodput.fleet import Fleet
 from stoker.decide.goodput.screen import Guess
 from stoker.predict.batching.score import Score, Slo
 from stoker.predict.coefficients import Coefficients, Speed
+from stoker.predict.fits import Plan
 from stoker.predict.timing.speed import outside
 from stoker.predict.traffic.mix import Mix
 from stoker.predict.traffic.profile import Profile
@@ -30,6 +31,9 @@ UNPRICED: Final = 3
 _OF_A_CARD: Final = 2
 _TRIES: Final = 4  # replicas that are added until a simulation of all of them meets the bar
 _LIKELY: Final = 0.75  # of the guess: where a simulation usually ends
+_AMPLE: Final = 4.0  # times the wanted load: how much more one engine takes need not be known to rank it
+_ENOUGH: Final = 16.0
+_ROOM: Final = 1.25  # sequences above the load that met the bar
 _WIDEST: Final = 3.0  # the band of what is extrapolated
 
 
@@ -207,7 +211,8 @@ def simulate(option: Option, wanted: Wanted) -> Option | Dropped:
     """Put a finalist to the proof: the load of one engine, then all replicas under what is wanted."""
     lanes = fleets.lanes(option.candidate.plan)
     first = max(1, round(option.guess.in_flight * _LIKELY))
-    found = capacity.in_flight(option.fleet, wanted.profile, wanted.slo, seeds=1, first=first)
+    most = max(_ENOUGH, _AMPLE * wanted.in_flight / lanes)
+    found = capacity.in_flight(option.fleet, wanted.profile, wanted.slo, seeds=1, first=first, most=most)
     if found.load.mean < 1 or found.at is None:
         why = "; ".join(capacity.misses(found.beyond, wanted.slo)) if found.beyond else found.why
         return Dropped(label=option.candidate.label, kind="the simulation misses the bar", why=why)
@@ -229,6 +234,25 @@ def simulate(option: Option, wanted: Wanted) -> Option | Dropped:
         least = sized.replicas + max(1, sized.replicas // 8)
     why = "; ".join(capacity.misses(sized.proof, wanted.slo)) if sized.proof else ""
     return Dropped(label=option.candidate.label, kind="replicas do not add up behind the policy", why=why)
+
+
+def proved(option: Option, wanted: Wanted, *, seeds: int) -> Option:
+    """The load that one engine of a chosen option takes, to its end and often enough for an interval."""
+    lanes = fleets.lanes(option.candidate.plan)
+    first = max(1, round(option.guess.in_flight * _LIKELY))
+    found = capacity.in_flight(option.fleet, wanted.profile, wanted.slo, seeds=seeds, first=first)
+    scale = found.load.mean * lanes / option.each
+    low, high = option.each_low * scale, option.each_high * scale
+    return replace(option, capacity=found, each=found.load.mean * lanes, each_low=low, each_high=high)
+
+
+def settled(option: Option) -> Plan:
+    """The plan with as many sequences as its bar allows and a few to spare: more would make all of them slow."""
+    plan = option.candidate.plan
+    sequences = min(plan.load.sequences, max(8, ceil(option.each / plan.ask.split.data * _ROOM)))
+    if plan.long_run is None:
+        return replace(plan, load=replace(plan.load, sequences=sequences))
+    return replace(plan, long_run=replace(plan.long_run, sequences=sequences))
 
 
 def proof(option: Option, wanted: Wanted, *, seed: int = 7) -> Score:

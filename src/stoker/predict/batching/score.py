@@ -12,6 +12,7 @@ from stoker.predict.batching.machine import Gauges, Machine
 # Student's t for 95 % by degrees of freedom: replications are few.
 _T: Final = (inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _NORMAL: Final = 1.96
+_WAVE: Final = 0.15  # of the time: a closed loop begins with all prompts at once
 _OFTEN: Final = 0.05  # of the time: what is full less often saturates nothing
 
 
@@ -107,14 +108,14 @@ def saturates(gauges: Sequence[Gauges], *, tpot: float) -> str:
     waits = {
         "the KV cache": sum(g.blocked_cache for g in gauges) / busy,
         "the sequence limit": sum(g.blocked_sequences for g in gauges) / busy,
-        "the token budget of a step": sum(g.blocked_budget for g in gauges) / busy,
+        "prompts wait for the token budget": sum(g.blocked_budget for g in gauges) / busy - _WAVE,
     }
     worst = max(waits, key=lambda name: waits[name])
     if waits[worst] > _OFTEN:
         return worst
     if sum(g.prefilling for g in gauges) / busy > 0.5:
-        return "prompts: most steps compute some"
-    return "decoding: each step is near the bar" if tpot > 0.8 else "nothing yet"
+        return "most steps compute prompts"
+    return "each step takes its time" if tpot > 0.8 else "nothing yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class Mix:
     new_p90: float
     prompt_p90: float
     longest: int
+    whole_p99: float  # of prompt and output together
     turns: float  # of a session
     gap_seconds: float
 
@@ -53,6 +54,7 @@ def mix(profile: Profile, *, seed: int = 1) -> Mix:
         new_p90=quantile(sorted(t.prompt_tokens - t.shared_tokens for t in turns), 0.9),
         prompt_p90=quantile(sorted(t.prompt_tokens for t in turns), 0.9),
         longest=max(t.prompt_tokens + t.output_tokens for t in turns),
+        whole_p99=quantile(sorted(t.prompt_tokens + t.output_tokens for t in turns), 0.99),
         turns=count / sessions,
         gap_seconds=profile.gap_seconds.mean,
     )

@@ -43,6 +43,7 @@ class Profile:
     hidden: float = 0.0  # share of the output that is thought and not seen
     burst: float = 1.0  # shape of the gamma distribution between arrivals; 1: Poisson, less: in bursts
     growth: Growth | None = None
+    context_tokens: int = 0  # what does not fit is cut, as a client does; 0: any length
     active: float = 1.0
     parallel: float = 1.0
     preset: str = "chat"  # the use case whose bar it has

@@ -49,6 +49,9 @@ def _grown(profile: Profile, growth: Growth, rng: Random) -> Iterator[Turn]:
 
 def _turn(profile: Profile, rng: Random, *, prompt: int, before: int) -> Turn:
     output = max(1, round(profile.output(rng)))
+    if profile.context_tokens:
+        output = min(output, max(1, profile.context_tokens // 2))
+        prompt = max(1, min(prompt, profile.context_tokens - output))
     head = min(profile.head_tokens, prompt)
     broken = not before or rng.random() < profile.broken
     return Turn(

@@ -119,10 +119,11 @@ class Trace:
 
 
 def shorter(profile: Profile, context_tokens: int) -> Profile:
-    """The same traffic for a model of a smaller context: a session is compacted before it is full."""
-    if profile.growth is None or not context_tokens or profile.growth.cap_tokens < context_tokens:
+    """The same traffic for a context: what is too long is cut, and a growing session is compacted before it is full."""
+    if not context_tokens:
         return profile
-    cap = int(context_tokens * 0.9)
-    head = min(profile.head_tokens, cap // 4)
-    kept = min(profile.growth.compacted_tokens, cap // 4)
-    return replace(profile, head_tokens=head, growth=replace(profile.growth, cap_tokens=cap, compacted_tokens=kept))
+    growth, head = profile.growth, min(profile.head_tokens, context_tokens // 4)
+    if growth is not None and growth.cap_tokens >= context_tokens:
+        cap = int(context_tokens * 0.9)
+        growth = replace(growth, cap_tokens=cap, compacted_tokens=min(growth.compacted_tokens, cap // 4))
+    return replace(profile, context_tokens=context_tokens, head_tokens=head, growth=growth)

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import count
+from itertools import count, pairwise
 from typing import Final
 
 from stoker.base.errors import Fault, Invalid
 from stoker.base.json import Json
 from stoker.predict.batching.loop import Arrival
 from stoker.predict.batching.request import Request
+from stoker.predict.batching.score import quantile
+from stoker.predict.traffic.draw import Quantiles
+from stoker.predict.traffic.profile import Profile
 
 # One kind of column under the names that traces have: Azure's, Mooncake's, ours.
 _PROMPT: Final = ("prompt_tokens", "ContextTokens", "input_length", "input_tokens")
@@ -87,3 +90,29 @@ def _time(row: Mapping[str, Json], *, file: str, line: int) -> float:
     except ValueError:
         hint = f"one of the columns {', '.join(_AT)} in seconds or as a date"
         raise Invalid(Fault(message=f"'{value}' is no time", file=file, line=line, hint=hint)) from None
+
+
+def profile(recorded: Sequence[Arrival], *, name: str) -> Profile:
+    """The kind of traffic that a trace is: its own lengths, reuse and bursts."""
+    requests = [arrival.request for arrival in recorded]
+    gaps = [later.at - earlier.at for earlier, later in pairwise(recorded)]
+    mean = sum(gaps) / max(1, len(gaps))
+    square = sum((gap - mean) ** 2 for gap in gaps) / max(1, len(gaps))
+    again = [r for r in requests if r.shared_tokens]
+    sessions = len({r.session for r in requests if r.session}) or len(requests)
+    grown = sum(r.shared_tokens for r in again) / max(1, sum(r.prompt_tokens for r in again))
+    return Profile(
+        name=name,
+        source=f"{len(requests)} recorded requests",
+        prompt=_quantiles([r.prompt_tokens for r in requests]),
+        output=_quantiles([r.output_tokens for r in requests]),
+        turns=max(1.0, len(requests) / sessions),
+        broken=1 - grown if again else 1.0,
+        burst=min(4.0, max(0.05, mean**2 / square)) if square else 1.0,
+    )
+
+
+def _quantiles(values: Sequence[int]) -> Quantiles:
+    ordered = sorted(float(value) for value in values)
+    shares = [i / 20 for i in range(21)]
+    return Quantiles(tuple((share, max(1.0, quantile(ordered, share))) for share in shares))
