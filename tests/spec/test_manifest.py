@@ -268,6 +268,14 @@ def test_dangling_references_are_told_and_the_store_counts() -> None:
     assert len(references.check(documents, {("UseCase", "team"): {"cht"}, ("ModelService", "team"): {"chta"}})) == 0
 
 
+def test_limits_of_a_model_that_is_not_there_are_told() -> None:
+    text = "apiVersion: stoker.dev/v1alpha1\nkind: Caller\nmetadata: {name: x}\nspec:\n  limits:\n    models:\n"
+    documents = manifest.load(text + "      team/chta: {tokensPerDay: 5}\n", file="c.yaml")
+    (fault,) = references.check(documents, {("ModelService", "team"): {"chat"}})
+
+    assert (fault.line, fault.hint) == (7, "did you mean 'chat'?")
+
+
 def test_every_example_loads_and_nothing_in_it_dangles() -> None:
     files = sorted(Path("examples").glob("*.yaml"))
     documents = manifest.load_set([(str(f), f.read_text()) for f in files])

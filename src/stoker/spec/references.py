@@ -61,3 +61,6 @@ def _services(spec: CallerSpec) -> Iterator[tuple[Path, str, str, str]]:
         space, slash, name = service.partition("/")
         if slash:
             yield ("spec", "allow", "services", index), "ModelService", space, name
+    for service in spec.limits.models:
+        space, _, name = service.partition("/")
+        yield ("spec", "limits", "models", service), "ModelService", space, name

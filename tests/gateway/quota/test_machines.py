@@ -28,6 +28,7 @@ from tests.gateway.rig import (
     whole,
 )
 
+from stoker.drivers import live
 from stoker.facts.routes import Callers, Limits, Routes, SharedLimits, seal
 
 pytestmark = [pytest.mark.e2e, pytest.mark.anyio, needs_redis]
@@ -96,6 +97,9 @@ async def test_a_killed_gateway_gives_back_what_it_held(tmp_path: Path, redis: S
         words = [sys.executable, "-m", "stoker.gateway", "--state-dir", str(other), "--listen-fd", str(public.fileno())]
         with subprocess.Popen(words, pass_fds=(public.fileno(),), stderr=subprocess.DEVNULL) as process:  # noqa: ASYNC220
             clients = []
+            at = other / "run" / "gateway-0.live"
+            await until(lambda: (s := live.read(at)) is not None and s.routes_generation == 1, 30)
+            await until(lambda: (s := live.read(at)) is not None and not s.limits_problem, 30)
             for count in (1, 2):
                 client = Client(*await asyncio.open_connection(*public.getsockname()))
                 client.send(post(ask(stream=True)))
