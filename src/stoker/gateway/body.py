@@ -29,6 +29,7 @@ class Body:
         "_dialect",
         "_prepared",
         "aggregate",
+        "asked_output",
         "output",
         "raw",
         "room",
@@ -43,8 +44,8 @@ class Body:
         self.raw = body
         self._cap = cap if dialect.capped else 0
         self._prepared: tuple[tuple[str, str, int], bytes] | None = None
-        asked_cap = asked.cap if self._cap else None
-        self.output = self._cap if asked_cap is None else min(asked_cap, self._cap)  # tokens that may be generated
+        self.asked_output = (asked.cap or 0) if self._cap else 0  # tokens; 0: the client did not say
+        self.output = min(self.asked_output or self._cap, self._cap)  # tokens that may be generated
         self.room = 0  # tokens that fit behind the prompt, where that is fewer; 0: all do
         streams = ticket.stream
         self.aggregate = stream_upstream and dialect.streams and not streams

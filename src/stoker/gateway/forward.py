@@ -177,7 +177,9 @@ class Forward:
         band = seat.service.ratio.band(ticket.prompt_bytes)
         found = window(band=band, context=context, output=body.output, exact=exact)
         if found.verdict is Fits.OVERFLOW:
-            trouble = too_long(ticket.dialect, prompt=found.prompt, output=body.output, context=context)
+            trouble = too_long(
+                ticket.dialect, prompt=found.prompt, output=body.asked_output, context=context, sure=exact is not None
+            )
             self._fail(trouble, rejected("context"))
             return
         body.room = found.output

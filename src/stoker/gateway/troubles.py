@@ -70,9 +70,9 @@ def garbled(why: str) -> Trouble:
     return Trouble(status=502, code="upstream_garbled", message=f"The engine's answer cannot be read: {why}.")
 
 
-def too_long(dialect: str, *, prompt: int, output: int, context: int) -> Trouble:
-    """Say that a prompt does not fit, in the words on which clients of a dialect act."""
-    fault = Fault(kind=Kind.OVERFLOW, status=400, prompt=prompt, output=output, context=context)
+def too_long(dialect: str, *, prompt: int, output: int, context: int, sure: bool) -> Trouble:
+    """Say that a prompt does not fit, in the words on which clients of a dialect act; ``sure``: it was counted."""
+    fault = Fault(kind=Kind.OVERFLOW, status=400, prompt=prompt, output=output, context=context, least=not sure)
     return Trouble(status=400, code=OVERFLOW_CODE, message=overflow_words(dialect, fault))
 
 

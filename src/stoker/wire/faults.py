@@ -34,6 +34,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int = 0
     output: int = 0
     context: int = 0
+    least: bool = False  # the prompt was not counted: it has at least so many
 
 
 class _LlamaDetail(msgspec.Struct):
@@ -170,6 +171,7 @@ def overflow_words(dialect: str, fault: Fault) -> str:
             )
         return f"prompt is too long: {prompt or context + 1} tokens > {context or 'the'} maximum"
     limit = f"This model's maximum context length is {context} tokens" if context else "The model's context is shorter"
-    if prompt and output:
-        return f"{limit}; the prompt has {prompt} and {output} were asked for. Shorten it, or ask for fewer."
-    return f"{limit}; the prompt has {prompt}. Shorten it." if prompt else f"{limit} than this prompt. Shorten it."
+    has = f"the prompt has {'at least ' if fault.least else ''}{prompt}"
+    if prompt and output and prompt < context:
+        return f"{limit}; {has} and {output} were asked for. Shorten it, or ask for fewer."
+    return f"{limit}; {has}. Shorten it." if prompt else f"{limit} than this prompt. Shorten it."
