@@ -156,7 +156,10 @@ def _overflow(status: int, body: bytes, text: str) -> Fault | None:
         found = pattern.search(text)
         if found is not None:
             numbers = {name: int(float(value.replace(",", ""))) for name, value in found.groupdict().items() if value}
-            return Fault(kind=Kind.OVERFLOW, status=400, text=text, **numbers)
+            fault = Fault(kind=Kind.OVERFLOW, status=400, text=text)
+            for name, value in numbers.items():
+                fault = msgspec.structs.replace(fault, **{name: value})
+            return fault
     return None
 
 
