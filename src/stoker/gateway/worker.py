@@ -69,7 +69,6 @@ class Worker:
         self._spool = Spool(folder / "spool", self.boot, unmetered=options.unmetered)
         self._slots = Slots(run / "slots", options.worker)
         self._limits = Quota(SharedLimits(run / "limits", options.worker), folder, self._open_store)
-        self._limits.recall(clock.now())
         self._live = Slot(run / f"gateway-{options.worker}.live")
         self._fleet = Fleet(self._slots, folder)
         self._meter = Meter(self._spool, self.boot)
@@ -117,6 +116,7 @@ class Worker:
         """Serve until told to stop, then drain."""
         loop = asyncio.get_running_loop()
         self._door.port = public.getsockname()[1]
+        await self._limits.begin()
         self._look()  # before a connection is accepted: nobody is ever let in by an empty policy
         server = Server(self.app)
         side = Server(Admin(self._metrics, self.live))
@@ -197,7 +197,7 @@ class Worker:
                 await self._front.follow(self._door.listener)
             if self._generations() != before:
                 self._say()  # a rollout, a drain or a revocation waits for this acknowledgement
-                await self._limits.refresh(clock.now())  # a new limit counts what was used before it came
+                self._limits.refresh()
 
     def _generations(self) -> tuple[int, int]:
         return self._fleet.routes.generation, self._policy.callers_generation

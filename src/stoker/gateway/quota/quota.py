@@ -21,6 +21,7 @@ from stoker.drivers.limits.table import SharedLimits
 from stoker.facts import routes
 from stoker.facts.routes import Caller, Service
 
+_BEGIN_SECONDS: Final = 2.0
 _KNOWN: Final = 4096  # pairs of caller and model; more are worked out anew
 
 
@@ -68,6 +69,8 @@ class Quota:
         self._rules: routes.SharedLimits | None = None
         self._store: Store | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[None]] = set()
+        self._again = False  # policy has changed while the ledger was read
         self._known: dict[tuple[str, str], tuple[Caller, Service, tuple[Demand, ...], tuple[Demand, ...]]] = {}
         self._unread = self._unopened = ""
 
@@ -91,28 +94,40 @@ class Quota:
         self._known[caller.name, service.name] = (caller, service, whole, shared)
         return whole, shared
 
-    def recall(self, now: float) -> None:
-        """Read from the ledger what was used today; the day's limits hold whatever became of the table."""
-        day = int(now // DAY_SECONDS)
-        self._recalled(self._read(day), day)
+    async def begin(self) -> None:
+        """Read from the ledger what was used today, before anybody is let in: then the day's limits hold at once.
 
-    async def refresh(self, now: float) -> None:
-        """Read it again, beside what is going on."""
-        day = int(now // DAY_SECONDS)
-        self._recalled(await asyncio.to_thread(self._read, day), day)
+        A spool that nobody has taken in for long is read beside the first requests: a gateway must come back.
+        """
+        self._unread = "what was used today is still being read from the ledger"
+        self.refresh()
+        await asyncio.wait(self._reading, timeout=_BEGIN_SECONDS)
+
+    def refresh(self) -> None:
+        """Read it again, beside what is going on: a new limit counts what was used before it came."""
+        self._again = bool(self._reading)
+        if not self._reading:
+            task = asyncio.get_running_loop().create_task(self._recall())
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+
+    async def _recall(self) -> None:
+        self._again = True
+        while self._again:
+            self._again = False
+            day = int(clock.now() // DAY_SECONDS)
+            used = await asyncio.to_thread(self._read, day)
+            if isinstance(used, str):
+                self._unread = f"what was used today cannot be read: {used}"
+            else:
+                self._unread = ""
+                self.table.recall(used, day=day)
 
     def _read(self, day: int) -> dict[str, int] | str:
         try:
             return by_scope(today.used(self._folder / "ledger.db", self._folder / "spool", day=day))
         except Driver as error:
             return str(error)
-
-    def _recalled(self, used: dict[str, int] | str, day: int) -> None:
-        if isinstance(used, str):
-            self._unread = f"what was used today cannot be read: {used}"
-        else:
-            self._unread = ""
-            self.table.recall(used, day=day)
 
     # One request.
 
@@ -204,5 +219,5 @@ class Quota:
             self._store.leave()
         if self._running:
             await asyncio.wait(self._running, timeout=1.0)
-        for task in self._running:
+        for task in (*self._running, *self._reading):
             task.cancel()
