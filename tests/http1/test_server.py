@@ -202,6 +202,9 @@ class Sink(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         self.got += b"<closed>"
 

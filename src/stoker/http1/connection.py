@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
         "body_limit",
         "current",
         "deadline",
+        "draining",
         "head_bytes",
         "lingering",
         "parser",
@@ -82,6 +83,7 @@ class Connection(asyncio.Protocol):
         self.current: Exchange | None = None  # the one that is being answered
         self.request: Exchange | None = None  # the one that is being read
         self.body_limit = server.body_limit
+        self.draining = server.draining  # whether it closes with its answer
         self.head_bytes = 0  # of an incomplete head, before this read
         self.arrived_bytes = 0  # in this read
         self.lingering = False
@@ -156,7 +158,7 @@ class Connection(asyncio.Protocol):
         """Make the exchange."""
         if self.lingering or self.spoilt:
             return
-        self.request = Exchange(self)
+        self.request = Exchange(self, self.body_limit)
 
     def on_url(self, piece: bytes) -> None:
         """Collect the target."""
@@ -209,7 +211,8 @@ class Connection(asyncio.Protocol):
             return 414
         if len(headers) > limits.headers:
             return 431
-        if max(self.head_bytes, 0) + self.arrived_bytes > limits.head_bytes:  # there may be a body in it, so count
+        before = self.head_bytes
+        if (self.arrived_bytes if before < 0 else before + self.arrived_bytes) > limits.head_bytes:  # perhaps a body
             size = sum(len(name) + len(value) for name, value in headers.items())
             if size > limits.head_bytes:
                 return 431
@@ -249,11 +252,6 @@ class Connection(asyncio.Protocol):
             self._hand_over(request)
 
     # The rest is ours.
-
-    @property
-    def draining(self) -> bool:
-        """Whether connections close with their answer."""
-        return self.server.draining
 
     def _hand_over(self, request: Exchange) -> None:
         request.handed = True

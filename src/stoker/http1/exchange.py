@@ -1,8 +1,12 @@
 """What is one request and its answer?"""
 
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from stoker.http1.message import head
+
+_OK: Final = head(200)
 
 
 class Listener(Protocol):
@@ -21,13 +25,7 @@ class Listener(Protocol):
 class Wire(Protocol):
     """The connection as an exchange sees it."""
 
-    @property
-    def body_limit(self) -> int:
-        """The most bytes that a body may have."""
-
-    @property
-    def draining(self) -> bool:
-        """Whether connections close with their answer."""
+    draining: bool  # connections close with their answer
 
     @property
     def peer(self) -> str:
@@ -43,51 +41,28 @@ class Wire(Protocol):
         """Go on with the next request of this connection, or close it."""
 
 
-class Exchange:
-    """One request and its answer."""
+class Exchange(msgspec.Struct, eq=False):
+    """One request and its answer. A struct, because its many defaults are then set in C: a request makes one."""
 
-    __slots__ = (
-        "body_limit",
-        "chunked",
-        "close",
-        "complete",
-        "connection",
-        "expects",
-        "fault",
-        "handed",
-        "head_at",
-        "headers",
-        "http10",
-        "listener",
-        "method",
-        "note",
-        "parts",
-        "size",
-        "started",
-        "target",
-        "wanted",
-    )
-
-    def __init__(self, connection: "Wire") -> None:
-        self.connection: Wire | None = connection  # None: the client left or the answer is complete
-        self.method = b""
-        self.target = b""
-        self.headers: dict[bytes, bytes] = {}
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.body_limit = connection.body_limit
-        self.http10 = False
-        self.close = False
-        self.expects = False
-        self.complete = False
-        self.wanted = True
-        self.handed = False
-        self.fault = 0
-        self.started = False
-        self.chunked = False
-        self.head_at = 0.0
-        self.listener: Listener | None = None
-        self.note: object = None  # the application's own
+    connection: Wire | None  # None: the client left or the answer is complete
+    body_limit: int
+    method: bytes = b""
+    target: bytes = b""
+    headers: dict[bytes, bytes] = {}
+    parts: list[bytes] = []
+    size: int = 0
+    http10: bool = False
+    close: bool = False
+    expects: bool = False
+    complete: bool = False
+    wanted: bool = True
+    handed: bool = False
+    fault: int = 0
+    started: bool = False
+    chunked: bool = False
+    head_at: float = 0.0
+    listener: Listener | None = None
+    note: object = None  # the application's own
 
     @property
     def body(self) -> bytes:
@@ -102,9 +77,11 @@ class Exchange:
         closing = self.close or not self.complete or connection.draining
         extra = b"connection: close\r\n" if closing else (b"connection: keep-alive\r\n" if self.http10 else b"")
         self.started = True
+        line = _OK if status == 200 else head(status)
         shown = b"" if self.method == b"HEAD" else body
-        connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (head(status), fields, len(body), extra, shown))
-        self._finish(connection, closing=closing)
+        connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (line, fields, len(body), extra, shown))
+        self.connection = self.listener = self.note = None  # as in _finish
+        connection.finished(self, closing=closing)
 
     def start(self, status: int, fields: bytes) -> bytes:
         """Begin a streamed answer; gives the head bytes, which go out in front of the first ``send`` or ``end``."""

@@ -48,6 +48,7 @@ class Server:
         """Close what is idle; the others close with their answer."""
         self.draining = True
         for connection in list(self.connections):
+            connection.draining = True
             if connection.current is None and connection.request is None:
                 connection.transport.close()
 
