@@ -56,6 +56,11 @@ class Layout:
         return self.root / "keys"
 
     @property
+    def starts(self) -> Path:
+        """What engines took when they started, a line each: the planner learns from it."""
+        return self.root / "starts.jsonl"
+
+    @property
     def api_socket(self) -> Path:
         """The controller's API."""
         return self.run / "api.sock"

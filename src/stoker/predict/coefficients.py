@@ -42,6 +42,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     graphs_counted: bool = False  # inside the share; otherwise they come on top of it
     graphs_low_gib: float = 0.0
     graphs_high_gib: float = 0.0
+    learned_gib: float = 0.0  # what own starts took beyond all of this
+    learned_cases: int = 0
 
 
 class Default(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,14 +63,26 @@ class LongRun(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
+class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """What starts on one card took beyond the formulas. ``version``: a release such as 0.19; empty: not told."""
+
+    engine: str
+    version: str
+    gpu: str
+    extra_gib: float
+    cases: int
+    spread: Residual | None = None  # of the cases around it, when there are enough
+
+
 class Coefficients(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file."""
+    """The whole file, and what was learned since."""
 
     version: int
     date: str
     memory: tuple[Memory, ...]
     defaults: tuple[Default, ...]
     long_run: LongRun
+    learned: tuple[Learned, ...] = ()
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,3 +124,11 @@ def memory(table: Coefficients, engine: str, version: str) -> Memory:
         (r for r in rows if number(r.since) <= asked and (not r.until or asked < number(r.until))),
         max(rows, key=lambda row: number(row.since)),
     )
+
+
+def learned(table: Coefficients, engine: str, version: str, gpu: str) -> Learned | None:
+    """What own starts taught about an engine on a card: of the same release, or of any when none is asked for."""
+    asked = ".".join(str(part) for part in number(version)[:2]) if version else ""
+    found = [each for each in table.learned if each.engine == engine and each.gpu == gpu]
+    exact = [each for each in found if each.version == asked or not each.version]
+    return next(iter(exact if asked else sorted(found, key=lambda each: -each.cases)), None)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Final
 
+import msgspec
+
 from stoker.base.errors import Fault, Invalid
 from stoker.predict import kv, overhead, roles
-from stoker.predict.coefficients import GIB, Coefficients, Memory, memory
+from stoker.predict.coefficients import GIB, Coefficients, Memory, learned, memory
 from stoker.predict.gpu import Gpu
 from stoker.predict.kv import Cut, Pool
 from stoker.predict.overhead import Budget, Load, Term
@@ -78,7 +80,7 @@ class Plan:
 def plan(ask: Ask, table: Coefficients) -> Plan:
     """Plan one configuration; raises Invalid for what no engine could run."""
     ask = _whole(ask)
-    row = memory(table, ask.engine, ask.version)
+    row = _row(ask, table)
     load = overhead.defaults(table, ask.gpu, ask.load, row)
     weights = roles.rank(ask.parts, ask.shape, ask.split)
     budget = _budget(ask, weights, load, row)
@@ -125,6 +127,11 @@ def pool(plan: Plan, tokens: int) -> Pool | None:
     return _pool(replace(plan.ask, context_tokens=tokens), plan.load, size) if plan.pool is not None else None
 
 
+def holds(plan: Plan, cache_bytes: float) -> Pool | None:
+    """What a cache of a given size holds, whatever the share would leave."""
+    return _pool(plan.ask, plan.load, cache_bytes)
+
+
 def difference(before: Plan, after: Plan) -> tuple[Term, ...]:
     """How much more stays free outside the engine's share with the second setting, term by term."""
     card = before.budget.card_bytes
@@ -154,6 +161,16 @@ def _whole(ask: Ask) -> Ask:
     if min(ask.load.batch_tokens, ask.load.sequences, ask.sessions) < 0:
         raise Invalid(Fault(message="a count cannot be negative"))
     return replace(ask, context_tokens=context)
+
+
+def _row(ask: Ask, table: Coefficients) -> Memory:
+    """The engine's coefficients, with what own starts on this card have taught."""
+    row = memory(table, ask.engine, ask.version)
+    found = learned(table, ask.engine, ask.version, ask.gpu.name)
+    if found is None:
+        return row
+    spread = found.spread or row.residual
+    return msgspec.structs.replace(row, learned_gib=found.extra_gib, learned_cases=found.cases, residual=spread)
 
 
 def _budget(ask: Ask, weights: RankWeights, load: Load, row: Memory) -> Budget:

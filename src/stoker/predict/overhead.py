@@ -161,6 +161,7 @@ def llama_cpp(gpu: Gpu, weights: RankWeights, shape: Shape, *, cache_bytes: floa
         Term(name="activation", size_bytes=computed, source=f"logits and one layer of a micro-batch; {row.source}"),
         Term(name="non-torch", size_bytes=row.non_torch_gib * GIB, source=row.source),
         cache,
+        *_learned(row),
     )
     used = sum(term.size_bytes for term in terms)
     missing = max(0.0, used - gpu.total_bytes)
@@ -170,6 +171,7 @@ def llama_cpp(gpu: Gpu, weights: RankWeights, shape: Shape, *, cache_bytes: floa
 
 def _rest(card: float, share: float, terms: list[Term], row: Memory) -> Budget:
     """The cache is what the engine's share leaves; what lies outside the share stays free."""
+    terms = [*terms, *_learned(row)]
     left = share - sum(term.size_bytes for term in terms)
     cache = max(0.0, left)
     residual = row.residual
@@ -183,3 +185,11 @@ def _rest(card: float, share: float, terms: list[Term], row: Memory) -> Budget:
     )
     free = Term(name="left free", size_bytes=card - share, source="outside the engine's share")
     return Budget(card_bytes=card, terms=(*terms, band, free), missing_bytes=max(0.0, -left))
+
+
+def _learned(row: Memory) -> tuple[Term, ...]:
+    """What own starts took beyond the formulas; below zero where they took less."""
+    if not row.learned_cases:
+        return ()
+    source = f"{row.learned_cases} starts on this card, by stoker plan check"
+    return (Term(name="learned here", size_bytes=row.learned_gib * GIB, source=source),)

@@ -7,14 +7,15 @@ import typer
 from typer.core import TyperGroup
 
 from stoker.base.errors import Fault, Invalid
-from stoker.base.units import parse_bytes
+from stoker.cli.plan import cards
+from stoker.cli.plan import check as checking
 from stoker.cli.plan import judge as judging
 from stoker.cli.plan import search as searching
+from stoker.cli.settings import Settings
 
 if TYPE_CHECKING:
     from stoker.drivers.weights import Survey
     from stoker.predict.fits import Ask, Plan
-    from stoker.predict.gpu import Gpu
     from stoker.predict.roles import Split
 
 
@@ -34,6 +35,7 @@ app = typer.Typer(cls=_WithDefault, help="What fits, for how many, at which sett
 app.command()(judging.judge)
 app.command()(judging.fit)
 app.command()(searching.search)
+app.command()(checking.check)
 
 _MODEL = "A .gguf file, a folder, REPO[@REVISION], or a name of `stoker models`."
 
@@ -74,7 +76,7 @@ def plan_model(
     asked = fits.Ask(
         parts=found.parts,
         shape=found.shape,
-        gpu=_gpu(gpu, card),
+        gpu=cards.find(gpu, card),
         split=_split(count, tp=tp, pp=pp, dp=dp, ep=ep, draft=draft, quantization=quantization),
         load=overhead.Load(utilization=utilization, batch_tokens=batch_tokens, sequences=sequences),
         engine=engine.partition("@")[0],
@@ -84,28 +86,17 @@ def plan_model(
         sessions=sessions,
         quantization=found.quantization,
     )
-    plans = _plans(asked, found, quantization)
+    plans = _plans(asked, found, quantization, settings=context.obj)
     price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second, load=load)
     show.plans(found, plans, price=price, explain=explain, form=form)
     if not plans[0].fits:
         raise typer.Exit(1)
 
 
-def _gpu(name: str, card: str) -> "Gpu":
-    import msgspec
-
-    from stoker.drivers import figures
-    from stoker.predict.gpu import find
-
-    found = find(figures.gpus(), name)
-    return msgspec.structs.replace(found, total_bytes=parse_bytes(card), measured=True) if card else found
-
-
-def _plans(asked: "Ask", found: "Survey", quantization: str) -> Sequence["Plan"]:
-    from stoker.drivers import figures
+def _plans(asked: "Ask", found: "Survey", quantization: str, *, settings: Settings) -> Sequence["Plan"]:
     from stoker.predict import fits
 
-    table = figures.coefficients()
+    table = cards.coefficients(settings)
     on_load = quantization == "auto" and found.format == "safetensors" and asked.engine in ("vllm", "sglang")
     return fits.choose(asked, table) if on_load else [fits.plan(asked, table)]
 

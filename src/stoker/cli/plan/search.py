@@ -13,6 +13,7 @@ from stoker.base import clock
 from stoker.base.errors import Fault, Invalid, NotFound
 from stoker.base.json import JsonObject
 from stoker.cli import output
+from stoker.cli.plan import cards as learned
 from stoker.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def search(
     terms = _terms(hosted or [], growth=growth, by=by)
     load = wish.wish(wish.case(case), settings, users=users, in_flight=in_flight, context=length, ttft=ttft, pace=pace)
     surveys = _surveys([model, *(variant or [])], settings)
-    story = _story(surveys, load, _Choice(gpus=gpus, engines=engine or ["vllm"], most=max_cards, prices=prices))
+    choice = _Choice(gpus=gpus, engines=engine or ["vllm"], most=max_cards, prices=prices)
+    story = _story(surveys, load, choice, settings)
     story = _with_money(story, terms)
     _tell(story, settings, form=form, html=html, python=python, explain=explain)
     if story.best is None:
@@ -112,7 +114,7 @@ def _surveys(names: Sequence[str], settings: Settings) -> "Mapping[str, Survey]"
     return found
 
 
-def _story(surveys: "Mapping[str, Survey]", asked: "Wish", choice: _Choice) -> "Story":
+def _story(surveys: "Mapping[str, Survey]", asked: "Wish", choice: _Choice, settings: Settings) -> "Story":
     from stoker.cli.plan.found import Story
     from stoker.decide.goodput import search as searching
     from stoker.decide.goodput.candidates import Space, Variant
@@ -134,7 +136,7 @@ def _story(surveys: "Mapping[str, Survey]", asked: "Wish", choice: _Choice) -> "
         context_tokens=asked.context_tokens if asked.context_tokens < 1 << 40 else 0,
         most_cards=choice.most,
     )
-    known = searching.Known(memory=figures.coefficients(), speed=figures.speed(), usd=usd)
+    known = searching.Known(memory=learned.coefficients(settings), speed=figures.speed(), usd=usd)
     result = _searched(space, asked, known)
     return Story(model=next(iter(surveys)), wish=asked, result=result, dates=dates)
 

@@ -41,7 +41,7 @@ def speeds(plan: Plan, table: Speed, *, prompt: int, output: int, batch: int) ->
         why = f"{prompt} tokens in and {output} out are more than the context of {plan.ask.context_tokens}"
         raise Invalid(Fault(message=why, field="--load", hint="ask for a longer --context"))
     engine = _ENGINES.get(plan.ask.engine)
-    if engine is None or min(prompt, output, batch) < 1:
+    if engine is None or min(prompt, output, batch) < 1 or not plan.ask.gpu.bandwidth_gbs:
         return None
     lanes = plan.ask.split.pipeline
     sizes = [max(1.0, size / lanes) for size in _batches(batch)]
@@ -74,7 +74,7 @@ def has_rows(engine: str) -> bool:
 def steps(plan: Plan, table: Speed, *, prompt: int, output: int) -> Steps | None:
     """The times of single steps around these lengths; None for an engine without rows."""
     engine = _ENGINES.get(plan.ask.engine)
-    if engine is None:
+    if engine is None or not plan.ask.gpu.bandwidth_gbs:
         return None
     return Steps(work([_served(plan, engine, prompt=prompt, output=output, batch=1)]), table.coefficients)
 
