@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from stoker.base import clock
 from stoker.base.errors import Invalid
 from stoker.decide.admit import output_cap
@@ -13,7 +15,7 @@ from stoker.facts.probe import CALLER, HEADER, verify
 from stoker.facts.routes import Callers, Service
 from stoker.gateway.answer import Answer, refuse
 from stoker.gateway.body import Body
-from stoker.gateway.dialect import BY_PATH, COUNT_TOKENS, Dialect, family, switch
+from stoker.gateway.dialect import BY_PATH, COUNT_TOKENS, MESSAGES, Dialect, family, switch
 from stoker.gateway.entry.counting import Counting
 from stoker.gateway.fleet import ServiceState
 from stoker.gateway.forward import Forward
@@ -30,9 +32,18 @@ from stoker.wire.request import Asked
 
 _JSON: Final = b"content-type: application/json\r\n"
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+_SHOWN: Final = {path: path.decode() for path in BY_PATH}
 _PROBE_HEADER: Final = HEADER.encode()
 _READ: Final = (b"GET", b"HEAD")
 _FORGED: Final = Denial(code="invalid_probe", message="The probe header is not valid.")
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """Whom a connection belongs to, as long as these callers are in force."""
+
+    shown: bytes
+    by: Identities
+    grant: Grant
 
 
 class App:
@@ -49,41 +60,59 @@ class App:
 
     def head(self, exchange: Exchange) -> bool:
         """Find out who asks; the body is wanted only from somebody, and only where one is read."""
-        path, door = exchange.target, self._house.door
+        path = exchange.target
         dialect = BY_PATH.get(path)
         if dialect is None:
             path = path.partition(b"?")[0]
             dialect = BY_PATH.get(path)
-            if door.opens(exchange, path):
+            if self._house.door.opens(exchange, path):
                 return True
-        elif exchange.method != b"POST" and door.opens(exchange, path):
+        elif exchange.method != b"POST" and self._house.door.opens(exchange, path):
             return True
-        ticket = self._ticket(exchange, path)
-        if dialect is not None:
-            ticket.asks_in(dialect)
-        return ticket.denial is None and dialect is not None and exchange.method == b"POST"
+        ticket = self._ticket(exchange, _SHOWN.get(path) or path[:256].decode("utf-8", "replace"))
+        if dialect is None:
+            return False
+        ticket.surface, ticket.dialect = dialect, dialect.name
+        if dialect is MESSAGES:
+            ticket.extra = b"request-id: %b\r\n" % ticket.request_id.encode()  # where anthropic clients look for it
+        return ticket.denial is None and exchange.method == b"POST"
 
-    def _ticket(self, exchange: Exchange, path: bytes) -> Ticket:
+    def _ticket(self, exchange: Exchange, path: str) -> Ticket:
         """Open what is known of a request, beginning with who asks."""
-        headers, house = exchange.headers, self._house
-        door = house.door
+        headers, house, now = exchange.headers, self._house, clock.now()
         request_id = id_ = house.meter.name()
         given = headers.get(b"x-request-id")
         if given is not None and _REQUEST_ID.fullmatch(given):
             request_id = given.decode()
-        ticket = Ticket(exchange, id_, request_id, path[:256].decode("utf-8", "replace"))
-        exchange.note = ticket
-        if door.observes:
-            door.observe(ticket)
+        line = b"x-request-id: %b\r\n" % request_id.encode()
+        exchange.note = ticket = Ticket(exchange, id_, request_id, path, line, now, exchange.head_at)
+        if house.door.observes:
+            house.door.observe(ticket)
         exchange.body_limit = house.fleet.routes.body_bytes
-        probe = headers.get(_PROBE_HEADER)
-        if probe is not None:
+        if _PROBE_HEADER in headers:
             ticket.caller = CALLER
-            ticket.probe = verify(self.probe_key(), probe.decode("latin-1"), now=ticket.at)
+            ticket.probe = verify(self.probe_key(), headers[_PROBE_HEADER].decode("latin-1"), now=now)
             ticket.denial = None if ticket.probe is not None else _FORGED
+            return ticket
+        found = self._who(exchange, headers, now)
+        if isinstance(found, Grant):
+            ticket.grant = found
+            ticket.caller, ticket.key_id = found.caller.name, found.key.id
         else:
-            self._identify(ticket, headers)
+            ticket.denial = found
+            ticket.caller, ticket.key_id = found.caller, found.key_id
         return ticket
+
+    def _who(self, exchange: Exchange, headers: dict[bytes, bytes], now: float) -> Grant | Denial:
+        """Find out who asks; a kept connection that shows the same key again needs no second hash of it."""
+        connection, shown, identities = exchange.connection, headers.get(b"authorization"), self.identities
+        known = connection.known if connection is not None else None
+        if type(known) is _Known and known.shown == shown and known.by is identities and b"x-api-key" not in headers:
+            return known.grant
+        found = identities.identify(headers, now=now)
+        if connection is not None and shown is not None and isinstance(found, Grant) and found.lasting:
+            connection.known = _Known(shown, identities, found)
+        return found
 
     def request(self, exchange: Exchange) -> None:
         """Answer."""
@@ -130,15 +159,6 @@ class App:
             status=denial.status, code=denial.code, message=denial.message, retry_after=denial.retry_after
         )
         self._refuse(ticket, trouble, "auth")
-
-    def _identify(self, ticket: Ticket, headers: dict[bytes, bytes]) -> None:
-        found = self.identities.identify(headers, now=ticket.at)
-        if isinstance(found, Grant):
-            ticket.grant = found
-            ticket.caller, ticket.key_id = found.caller.name, found.key.id
-        else:
-            ticket.denial = found
-            ticket.caller, ticket.key_id = found.caller, found.key_id
 
     def _refuse(self, ticket: Ticket, trouble: Trouble, why: str) -> None:
         self._house.meter.write(ticket.record(rejected(why), trouble.status), ticket.client)
@@ -263,10 +283,15 @@ class App:
     def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
-        ticket.prompt_bytes = asked.size
-        ticket.tools_bytes, ticket.system_bytes = len(asked.tools), len(asked.system) + len(asked.instructions)
-        ticket.blocks = prompt.blocks(prompt.plain(asked.head(prompt.REACH)), salt=self._house.salt)
-        ticket.turn = prompt.turn(asked.turns)
+        size = len(asked.messages)
+        if 0 < size <= prompt.REACH and not asked.mixed:
+            head = turns = bytes(asked.messages)  # nothing but a conversation: one copy serves everything
+        else:
+            head, turns, size = asked.head(prompt.REACH), asked.turns, asked.size
+            ticket.tools_bytes, ticket.system_bytes = len(asked.tools), len(asked.system) + len(asked.instructions)
+        ticket.prompt_bytes = size
+        ticket.blocks = prompt.blocks(prompt.plain(head), salt=self._house.salt)
+        ticket.turn = prompt.turn(turns)
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:
         """Find the service of a model; a probe names its endpoint, which may not be in any service yet."""

@@ -2,82 +2,56 @@
 
 from copy import copy
 
+import msgspec
+
 from stoker.base import clock
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.live import InFlight
 from stoker.facts.record import Gaps, Record, Times, Tokens
 from stoker.facts.routes import Endpoint
-from stoker.gateway.dialect import MESSAGES, Dialect
+from stoker.gateway.dialect import Dialect
 from stoker.gateway.identity import Denial, Grant
 from stoker.http1.exchange import Exchange
 
 
-class Ticket:
-    """One request."""
+class Ticket(msgspec.Struct, eq=False):
+    """One request. A struct, because its many defaults are then set in C."""
 
-    __slots__ = (
-        "adapter",
-        "arrived",
-        "at",
-        "attempts",
-        "blocks",
-        "caller",
-        "client",
-        "cross",
-        "denial",
-        "dialect",
-        "dispatched",
-        "endpoint",
-        "exchange",
-        "extra",
-        "first_byte",
-        "grant",
-        "id",
-        "id_line",
-        "incarnation",
-        "key",
-        "key_id",
-        "model",
-        "path",
-        "probe",
-        "prompt_bytes",
-        "request_id",
-        "service",
-        "session",
-        "splices",
-        "stream",
-        "surface",
-        "system_bytes",
-        "tools_bytes",
-        "turn",
-        "turn_mark",
-    )
-
-    def __init__(self, exchange: Exchange, id_: str, request_id: str, path: str) -> None:
-        self.exchange = exchange
-        self.id = id_
-        self.request_id = request_id
-        self.id_line = b"x-request-id: %b\r\n" % request_id.encode()  # for the engine and for the client
-        self.path = path
-        self.at = clock.now()
-        self.arrived = exchange.head_at
-        self.surface: Dialect | None = None
-        self.grant: Grant | None = None
-        self.denial: Denial | None = None
-        self.probe: tuple[str, str] | None = None  # endpoint and incarnation that the controller asks for
-        self.caller = self.key_id = self.service = self.model = self.endpoint = self.incarnation = self.dialect = ""
-        self.client = ""  # the address, where it is noted
-        self.cross = b""  # what a browser wants to see
-        self.stream = False
-        self.attempts = self.turn = self.prompt_bytes = self.tools_bytes = self.system_bytes = 0
-        self.dispatched = self.first_byte = 0.0
-        self.session = ""
-        self.adapter = ""  # the LoRA adapter that was asked for
-        self.turn_mark = b""  # of an agent's turn, by which the same is known when it comes again
-        self.key = 0  # what the request shares with others, for routing
-        self.extra = b""  # header lines for the client besides the request id
-        self.blocks: tuple[str, ...] = ()
-        self.splices: tuple[str, ...] = ()
+    exchange: Exchange
+    id: str
+    request_id: str
+    path: str
+    id_line: bytes  # for the engine and for the client
+    at: float
+    arrived: float
+    surface: Dialect | None = None
+    grant: Grant | None = None
+    denial: Denial | None = None
+    probe: tuple[str, str] | None = None  # endpoint and incarnation that the controller asks for
+    caller: str = ""
+    key_id: str = ""
+    service: str = ""
+    model: str = ""
+    endpoint: str = ""
+    incarnation: str = ""
+    dialect: str = ""
+    client: str = ""  # the address, where it is noted
+    cross: bytes = b""  # what a browser wants to see
+    stream: bool = False
+    attempts: int = 0
+    turn: int = 0
+    prompt_bytes: int = 0
+    tools_bytes: int = 0
+    system_bytes: int = 0
+    dispatched: float = 0.0
+    first_byte: float = 0.0
+    session: str = ""
+    adapter: str = ""  # the LoRA adapter that was asked for
+    turn_mark: bytes = b""  # of an agent's turn, by which the same is known when it comes again
+    key: int = 0  # what the request shares with others, for routing
+    extra: bytes = b""  # header lines for the client besides the request id
+    blocks: tuple[str, ...] = ()
+    splices: tuple[str, ...] = ()
 
     def inherit(self, earlier: "Ticket") -> None:
         """Take over what was already done for an earlier ask of the same."""
@@ -92,13 +66,6 @@ class Ticket:
         made.endpoint, made.incarnation, made.attempts = endpoint.name, endpoint.incarnation, 1
         made.splices = ()
         return made
-
-    def asks_in(self, dialect: Dialect) -> None:
-        """Take the dialect in which the client asks."""
-        self.surface = dialect
-        self.dialect = dialect.name
-        if dialect is MESSAGES:
-            self.extra = b"request-id: %b\r\n" % self.request_id.encode()  # where anthropic clients look for it
 
     @property
     def priority(self) -> int:

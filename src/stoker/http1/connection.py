@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         "deadline",
         "draining",
         "head_bytes",
+        "known",
         "lingering",
         "parser",
         "queue",
@@ -84,6 +85,7 @@ class Connection(asyncio.Protocol):
         self.request: Exchange | None = None  # the one that is being read
         self.body_limit = server.body_limit
         self.draining = server.draining  # whether it closes with its answer
+        self.known: object = None  # the application's own
         self.head_bytes = 0  # of an incomplete head, before this read
         self.arrived_bytes = 0  # in this read
         self.lingering = False

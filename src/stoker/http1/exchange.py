@@ -26,6 +26,7 @@ class Wire(Protocol):
     """The connection as an exchange sees it."""
 
     draining: bool  # connections close with their answer
+    known: object  # what the application remembers of a connection
 
     @property
     def peer(self) -> str:

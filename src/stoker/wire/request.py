@@ -12,6 +12,9 @@ _TURNS_BYTES: Final = 1 << 20  # answers are counted in these; more would hold u
 _ABSENT: Final = msgspec.Raw(b"")  # not None: msgspec would then take nothing but null
 
 
+_NO_OTHERS: Final = (msgspec.UNSET,) * 3
+
+
 class Asked(msgspec.Struct, kw_only=True):
     """The members that we read; everything else passes through unread."""
 
@@ -39,7 +42,9 @@ class Asked(msgspec.Struct, kw_only=True):
     @property
     def cap(self) -> int | None:
         """The most output tokens that the client asked for; None: it did not say."""
-        given = (self.max_completion_tokens, self.max_tokens, self.n_predict, self.max_output_tokens)
+        given = (self.max_tokens, self.max_completion_tokens, self.n_predict, self.max_output_tokens)
+        if given[1:] == _NO_OTHERS and type(given[0]) is int and given[0] >= 0:  # the usual case
+            return given[0]
         asked = [value for value in given if isinstance(value, int) and value >= 0]
         return min(asked) if asked else None
 
@@ -62,6 +67,11 @@ class Asked(msgspec.Struct, kw_only=True):
         if self.system or self.instructions:
             return bytes(self.system) + bytes(self.instructions) + (bytes(self.messages) or bytes(self.input))
         return bytes(self.messages) or bytes(self.prompt) or bytes(self.input)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there is more to read than a conversation."""
+        return bool(self.tools or self.system or self.instructions or self.prompt or self.input)
 
     @property
     def size(self) -> int:

@@ -28,6 +28,11 @@ class Grant:
     line: bytes  # the header by which an engine learns who asks
     token: bool = False
 
+    @property
+    def lasting(self) -> bool:
+        """Whether it holds as long as its caller is in force."""
+        return not self.token and self.key.expires_at is None
+
     def output_cap(self, service: str) -> int:
         """Find the most output tokens that one call may ask of a service; 0: the caller has no limit."""
         most = self.caller.limits.max_output_tokens

@@ -68,6 +68,7 @@ _FINISH: Final = {
     "function_call": Outcome.TOOL_CALLS,
     "content_filter": Outcome.REFUSAL,
 }
+_PLAIN: Final = {"stop": Outcome.COMPLETE, "length": Outcome.LENGTH}
 _GAVE_UP: Final = frozenset({"abort", "error", "cancelled"})  # vLLM and SGLang say so by a finish reason
 _WORDS: Final = {Outcome.LENGTH: "length", Outcome.TOOL_CALLS: "tool_calls", Outcome.REFUSAL: "content_filter"}
 _LOST: Final = b'{"message":"The engine gave up.","type":"upstream_error","code":"upstream_aborted"}'
@@ -84,6 +85,7 @@ class Chat:
         "_heard",
         "_mends",
         "_passes",
+        "_quick",
         "_reported",
         "_reports",
         "_seed",
@@ -98,6 +100,7 @@ class Chat:
         self._writer = how.writer
         self._aggregate = Aggregate() if how.aggregate and how.writer is None else None
         self._passes = self._writer is None and self._aggregate is None
+        self._quick = False  # the first choice has begun, and its events pass
         self._heard = Heard(writer=how.writer, tools=how.tools, engine=how.engine)
         self._seed = how.seed
         self._body = b""
@@ -124,6 +127,10 @@ class Chat:
             follow.broken = follow.broken or not (self._passes and readable(payload))
             return event if self._passes else b""
         follow.chunks += 1
+        some = chunk.choices
+        if self._quick and some is not None and len(some) == 1 and self._heard.plain and _speaks(chunk, some[0]):
+            follow.spoke(now)  # nearly all chunks are words that simply pass
+            return event
         self._chunk(follow, chunk, now)
         if not self._passes or self._mends is not None:
             return self._changed(follow, payload)
@@ -207,6 +214,7 @@ class Chat:
     def _choice(self, follow: Follow, choice: Choice, now: float) -> None:
         if choice.index > self._top:
             self._top = choice.index
+            self._quick = self._passes
             follow.finished = False
         delta = choice.delta or choice.message
         if delta is not None:
@@ -309,6 +317,8 @@ class Chat:
             chunk = _decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return self._writer is None and readable(body)
+        if self._passes and self._plainly(follow, chunk, now):
+            return True
         self._chunk(follow, chunk, now)
         mends = self._mends
         if mends is not None and not mends.gave_up:
@@ -316,6 +326,25 @@ class Chat:
         if self._writer is not None:
             self.close(follow, now)
         return self._writer is None or bool(chunk.choices) or follow.error is not None
+
+    def _plainly(self, follow: Follow, chunk: Chunk, now: float) -> bool:
+        """Take the usual answer, the words of one choice and nothing else, in one step."""
+        choices, choice = chunk.choices, chunk.choices[0] if chunk.choices else None
+        if choices is None or choice is None or len(choices) != 1 or choice.message is None or said(chunk.error):
+            return False
+        message, reason = choice.message, choice.finish_reason
+        if choice.index or reason not in _PLAIN or message.tool_calls or not said(message.content):
+            return False
+        if said(message.reasoning_content) or said(message.reasoning) or said(message.refusal):
+            return False
+        if not self._heard.simple(bytes(message.content)):
+            return False
+        follow.spoke(now)
+        follow.usage = chunk.usage
+        follow.finished = True
+        follow.finish = reason
+        follow.outcome = _PLAIN[reason]
+        return True
 
     def body(self, follow: Follow) -> bytes:
         """Write the whole answer."""
@@ -327,6 +356,18 @@ class Chat:
             tokens = follow.tokens()
             self._aggregate.count(prompt=tokens.prompt, output=tokens.output)
         return self._aggregate.body()
+
+
+def _speaks(chunk: Chunk, choice: Choice) -> bool:
+    """Whether a chunk holds words of an answer and nothing else."""
+    delta = choice.delta
+    if delta is None or choice.index or choice.finish_reason is not None or chunk.usage is not None:
+        return False
+    if delta.tool_calls:
+        return False
+    if not said(delta.content) or said(delta.reasoning_content) or said(delta.reasoning) or said(delta.refusal):
+        return False
+    return not said(chunk.error)
 
 
 _UNHEARD: Final = Heard(writer=None, tools=False, engine="llama.cpp")

@@ -11,12 +11,14 @@ from stoker.wire.scan.think import Think
 from stoker.wire.write.writer import Writer, inside
 
 _PARSES_ITSELF: Final = frozenset({"llama.cpp"})  # engines that never leave reasoning inside content
+_OPENS: Final = (b"<", b" ", b"\\", b'"')  # how a thought may begin, or a text without any word
 _NOTHING: Final = (b"", b'""', b"null", b"[]")
 
 
 def said(raw: msgspec.Raw) -> bool:
     """Whether a member says anything."""
-    return bytes(raw) not in _NOTHING
+    size = len(raw)
+    return size > 4 or (size > 0 and bytes(raw) not in _NOTHING)  # most members are absent: nothing is copied for them
 
 
 class Heard:
@@ -29,6 +31,12 @@ class Heard:
         self._markup = Markup() if tools else None
         self._think = None if engine in _PARSES_ITSELF else Think()
         self.plain = writer is None and self._markup is None and self._think is None
+
+    def simple(self, raw: bytes) -> bool:
+        """Whether a whole text is plainly an answer: nobody translates it, no thought and no call can hide in it."""
+        if self._writer is not None or self._markup is not None or raw[:1] != b'"':
+            return False
+        return self._think is None or (raw[1:2] not in _OPENS and is_text(raw))
 
     def reasoning(self, follow: Follow, raw: bytes) -> None:
         """Take reasoning that the engine told apart: then none is left in its content."""
