@@ -4,7 +4,6 @@ from pathlib import Path
 
 from stoker.base.errors import NotFound
 from stoker.cli.settings import Settings, hub_token
-from stoker.drivers import downloads, models
 from stoker.drivers.weights import Survey, survey
 
 
@@ -13,6 +12,8 @@ def find(name: str, settings: Settings, *, file: str = "") -> Survey:
     path = Path(name).expanduser()
     if path.exists():
         return survey(path)
+    from stoker.drivers import downloads, models  # what a plan of local files need not load
+
     packaged = models.packaged_path(settings.layout.models, name)
     if packaged is not None:
         if packaged.exists():

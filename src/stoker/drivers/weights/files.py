@@ -10,14 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from stoker.base.errors import Fault, Invalid
 from stoker.drivers.weights import gguf, safetensors
-from stoker.engines.base import Model
 from stoker.predict.roles import Tensor
+
+if TYPE_CHECKING:
+    from stoker.engines.base import Model
 
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 INDEX: Final = "model.safetensors.index.json"
@@ -41,8 +43,11 @@ class Weights:
     files: tuple[Path, ...] = ()
 
     @property
-    def model(self) -> Model:
+    def model(self) -> "Model":
         """The part that an engine's command line depends on."""
+        # Here, for a plan needs no adapter, and the specs that come with them take a tenth of a second to load.
+        from stoker.engines.base import Model  # noqa: PLC0415
+
         return Model(
             path=self.path,
             format=self.format,
