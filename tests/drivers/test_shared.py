@@ -13,7 +13,7 @@ import pytest
 from stoker.base.errors import Driver
 from stoker.decide.quota.level import Demand
 from stoker.drivers import live
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.drivers.live import Slot
 from stoker.drivers.slots import Slots
 from stoker.facts.live import EndpointLoad, InFlight, Live
@@ -129,7 +129,7 @@ def test_live_slot_survives_kill(tmp_path: Path) -> None:
 
 def _serve_on_a_full_disk(folder: Path, ready: Path) -> None:
     """A worker's tables and slot were made while there was room; then the disk fills and traffic comes."""
-    slot, slots, limits = Slot(folder / "w.live"), Slots(folder / "slots", 0), SharedLimits(folder / "limits", 0)
+    slot, slots, limits = Slot(folder / "w.live"), Slots(folder / "slots", 0), Table(folder / "limits", 0)
     (folder / "filler").touch()
     with (folder / "filler").open("r+b", buffering=0) as filler:
         for size in (1 << 16, 1 << 12):

@@ -18,7 +18,7 @@ from stoker.base import clock
 from stoker.base.errors import Driver, Invalid
 from stoker.decide.quota.level import Demand, Level
 from stoker.drivers import files
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.drivers.live import Slot
 from stoker.drivers.slots import Slots
 from stoker.drivers.spool import Spool
@@ -68,7 +68,7 @@ class Worker:
         self.boot = f"gateway-{options.worker}-{secrets.token_hex(6)}"
         self._spool = Spool(folder / "spool", self.boot, unmetered=options.unmetered)
         self._slots = Slots(run / "slots", options.worker)
-        self._limits = Quota(SharedLimits(run / "limits", options.worker), folder, self._open_store)
+        self._limits = Quota(Table(run / "limits", options.worker), folder, self._open_store)
         self._live = Slot(run / f"gateway-{options.worker}.live")
         self._fleet = Fleet(self._slots, folder)
         self._meter = Meter(self._spool, self.boot)

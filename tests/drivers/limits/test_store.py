@@ -11,7 +11,7 @@ from tests.drivers.limits.redis_server import Server, needs_redis, server
 
 from stoker.decide.quota.level import DAY_SECONDS, Demand, Level, Verdict
 from stoker.drivers.limits.store import Store
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.facts import routes
 from stoker.facts.routes import Limits
 
@@ -95,7 +95,7 @@ def alike(one: Verdict, two: Verdict) -> bool:
 async def test_the_script_decides_as_the_table_does(redis: Server, tmp_path: Path, seed: int) -> None:
     """Two machines on one store beside one table: the same grants, refusals and remainders at every step."""
     draw = random.Random(seed)
-    table = SharedLimits(tmp_path / "limits", 0)
+    table = Table(tmp_path / "limits", 0)
     scopes = [
         demand("a", requests_per_minute=20, tokens_per_minute=900, concurrent=3),
         demand("a at m", tokens_per_day=9000, tokens_per_minute=2000),

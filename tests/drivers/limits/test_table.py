@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import Driver
 from stoker.decide.quota.level import DAY_SECONDS, Demand, Refusal
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.facts.routes import Limits
 
 NOW = 20_000.5 * DAY_SECONDS
@@ -24,11 +24,11 @@ def demand(name: str = "a", **limits: int) -> Demand:
     return Demand(name, Limits(**limits), f"caller {name}")
 
 
-def table(folder: Path, worker: int = 0) -> SharedLimits:
-    return SharedLimits(folder / "limits", worker)
+def table(folder: Path, worker: int = 0) -> Table:
+    return Table(folder / "limits", worker)
 
 
-def ask(limits: SharedLimits, *demands: Demand, tokens: int = 0, now: float = NOW) -> Refusal | None:
+def ask(limits: Table, *demands: Demand, tokens: int = 0, now: float = NOW) -> Refusal | None:
     return limits.reserve(demands, tokens=tokens, now=now).refusal
 
 
@@ -135,9 +135,9 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from stoker.decide.quota.level import Demand
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.facts.routes import Limits
-limits = SharedLimits(Path(sys.argv[1]), 3)
+limits = Table(Path(sys.argv[1]), 3)
 limits.reserve((Demand("a", Limits(concurrent=2), ""),), tokens=0, now=1.0)
 print("held", flush=True)
 time.sleep(60)

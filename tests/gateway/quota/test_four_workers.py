@@ -10,7 +10,7 @@ from tests.gateway.test_workers import KEPT, LIMITED, pair, workers_of
 
 from stoker.base import clock
 from stoker.decide.quota.level import Demand
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.facts.routes import Caller, Callers, Key, Limits, seal
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -44,7 +44,7 @@ def test_rates_are_exact_over_four_workers_and_one_that_is_killed(tmp_path: Path
     assert engine.served == answers[200]
     records = four.records()
     assert len(workers_of(records)) == 4
-    table = SharedLimits(tmp_path / "run" / "limits", 9)
+    table = Table(tmp_path / "run" / "limits", 9)
     assert table.running("limited") == 0
     spent = table.level(Demand("limited", Limits(), ""), now=clock.now()).spent
     assert spent == 7 * answers[200] == sum(r.tokens.prompt + r.tokens.output for r in records)

@@ -31,7 +31,7 @@ _OWNER: Final = struct.Struct("<qq")  # pid and start of a worker, in a row of i
 _SIZE: Final = _LEVEL.size + _COUNTS.size
 
 
-class SharedLimits:
+class Table:
     """The table of one machine, as one worker sees it."""
 
     def __init__(self, path: Path, worker: int) -> None:

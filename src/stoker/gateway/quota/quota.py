@@ -17,7 +17,7 @@ from stoker.decide.quota import level
 from stoker.decide.quota.level import DAY_SECONDS, Demand, Level, Verdict
 from stoker.decide.quota.scopes import by_scope, demands
 from stoker.drivers.ledger import today
-from stoker.drivers.limits.table import SharedLimits
+from stoker.drivers.limits.table import Table
 from stoker.facts import routes
 from stoker.facts.routes import Caller, Service
 
@@ -62,7 +62,7 @@ _Open = Callable[[routes.SharedLimits, Callable[[Demand], Level]], Store]
 class Quota:
     """The limits as one worker keeps them."""
 
-    def __init__(self, table: SharedLimits, folder: Path, opens: _Open) -> None:
+    def __init__(self, table: Table, folder: Path, opens: _Open) -> None:
         self.table = table
         self._folder = folder
         self._opens = opens
