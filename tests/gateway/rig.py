@@ -100,6 +100,9 @@ class Engine:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
             return
+        except RuntimeError:  # uvloop's word for a write behind the end of a connection
+            if not writer.is_closing():
+                raise
         finally:
             writer.close()
 
