@@ -52,6 +52,28 @@ def test_weight_reads_bind_a_small_batch_and_something_else_a_large_one() -> Non
     assert found.flips_at > 1
 
 
+def test_each_phase_says_what_binds_it_and_where_that_flips() -> None:
+    found = timed(plan(LLAMA_8B, H100, context_tokens=131_072), prompt=128, output=128, batch=1)
+
+    assert found.prefill_bound_by != "attention"
+    assert 0 < found.prefill_flips_at < 131_072
+    long = timed(plan(LLAMA_8B, H100, context_tokens=131_072), prompt=65_536, output=128, batch=32)
+    assert long.prefill_bound_by == "attention"
+    assert long.bound_by == "cache reads"
+    busy = timed(plan(LLAMA_8B, H100, context_tokens=131_072), prompt=1024, output=128, batch=16)
+    assert busy.bound_by == "weight reads"
+    assert busy.context_flips_at > 1024
+
+
+def test_stages_save_no_time_for_a_single_request() -> None:
+    one, two = (
+        timed(plan(LLAMA_8B, H100, split=Split(pipeline=stages)), prompt=512, output=64, batch=1) for stages in (1, 2)
+    )
+
+    assert two.tpot == pytest.approx(one.tpot, rel=0.01)
+    assert two.ttft == pytest.approx(one.ttft, rel=0.01)
+
+
 def test_quantised_weights_are_faster_where_weight_reads_bind() -> None:
     wide = timed(plan(LLAMA_8B, H100), batch=1)
     narrow = timed(plan(LLAMA_8B, H100, split=Split(quantize_to_bytes=1.0)), batch=1)

@@ -1,6 +1,8 @@
 """Does it fit, for how many, and with which flags? `stoker plan`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,12 +66,13 @@ def plan_model(
     usd_per_hour: Annotated[float, typer.Option(help="Price of a card and hour (the catalogue's).")] = 0.0,
     tokens_per_second: Annotated[float, typer.Option(help="Measured output rate, for a price per million.")] = 0.0,
     load: Annotated[str, typer.Option(help="PROMPT/OUTPUT/BATCH to predict times for, such as 8192/1024/32.")] = "",
+    second_opinion: Annotated[Path | None, typer.Option(help="aiconfigurator's program, asked beside ours.")] = None,
     file: Annotated[str, typer.Option(help="Which file of a repository with several GGUF models.")] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Each figure with formula and source.")] = False,
     form: Annotated[str, typer.Option("--output", "-o", help="json or yaml.")] = "",
 ) -> None:
     """Print where a card's memory goes, how many sessions fit, what breaks first, and a setting that holds."""
-    from stoker.cli.plan import show, source
+    from stoker.cli.plan import show, source, times
     from stoker.predict import fits, overhead
 
     found = source.find(model, context.obj, file=file)
@@ -79,22 +82,25 @@ def plan_model(
         gpu=cards.find(gpu, card),
         split=_split(count, tp=tp, pp=pp, dp=dp, ep=ep, draft=draft, quantization=quantization),
         load=overhead.Load(utilization=utilization, batch_tokens=batch_tokens, sequences=sequences),
-        engine=engine.partition("@")[0],
-        version=engine.partition("@")[2],
+        engine=engine,
         kv_element_bytes=_one_of(kv_dtype, {"auto": 2.0, "fp8": 1.0}, "--kv-dtype"),
         context_tokens=length,
         sessions=sessions,
         quantization=found.quantization,
     )
+    asks = times.Asks(load=load, program=second_opinion, model=model)
+    price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second, asks=asks)
     plans = _plans(asked, found, quantization, settings=context.obj)
-    price = show.Price(usd_per_hour=usd_per_hour, tokens_per_second=tokens_per_second, load=load)
     show.plans(found, plans, price=price, explain=explain, form=form)
-    if not plans[0].fits:
-        raise typer.Exit(1)
+    raise typer.Exit(0 if plans[0].fits else 1)
 
 
 def _plans(asked: "Ask", found: "Survey", quantization: str, *, settings: Settings) -> Sequence["Plan"]:
+    """Plan it as it is, and in FP8 where an engine can make that; ``engine`` still has its version behind an @."""
     from stoker.predict import fits
+
+    engine, _, version = asked.engine.partition("@")
+    asked = replace(asked, engine=engine, version=version)
 
     table = cards.coefficients(settings)
     on_load = quantization == "auto" and found.format == "safetensors" and asked.engine in ("vllm", "sglang")

@@ -1,7 +1,7 @@
 """How a plan looks: the card as bars, then what it means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.text import Text
 
@@ -24,7 +24,7 @@ class Price:
 
     usd_per_hour: float = 0.0
     tokens_per_second: float = 0.0
-    load: str = ""  # PROMPT/OUTPUT/BATCH
+    asks: times.Asks = field(default_factory=times.Asks)
 
 
 def plans(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool, form: str) -> None:
@@ -50,7 +50,7 @@ def _text(found: Survey, plans: Sequence[Plan], *, price: Price, explain: bool) 
     print(f"breaks first  {plan.breaks_first}")
     _long_run(plan)
     print(f"flags         {' '.join(flags(plan))}")
-    timed = times.of(plan, price.load)
+    timed = times.of(plan, price.asks)
     if timed is not None:
         times.text(timed)
     _money(plan, price, timed)
@@ -169,7 +169,7 @@ def _as_json(plan: Plan, price: Price) -> JsonObject:
             "reserves": [_term(term) for term in held.reserves],
         },
         "flags": list(flags(plan)),
-        "times": times.as_json(times.of(plan, price.load)),
+        "times": times.as_json(times.of(plan, price.asks)),
         "usd_per_hour": price.usd_per_hour * ask.split.ranks or None,
         "notes": list(plan.notes),
     }

@@ -118,9 +118,15 @@ def times(work: Work, p: dict[str, float]) -> Times:
 
 
 def _prefill(work: Work, p: dict[str, float]) -> Array:
+    memory, compute, pairs, rest = prefill_parts(work, p)
+    return np.maximum(memory, compute) + 0.3 * np.minimum(memory, compute) + pairs + rest
+
+
+def prefill_parts(work: Work, p: dict[str, float]) -> tuple[Array, Array, Array, Array]:
+    """Weight reads, arithmetic of the linear layers, attention over pairs of tokens, and launches with collectives."""
     memory, compute, rest = _linear(work, p, work.prompt)
     pairs = work.prompt**2 / 2 * work.pair_flops / (work.attention_peak * p["prefill attention"])
-    return np.maximum(memory, compute) + 0.3 * np.minimum(memory, compute) + pairs + rest
+    return memory, compute, pairs, rest
 
 
 def _linear(work: Work, p: dict[str, float], tokens: Array) -> tuple[Array, Array, Array]:

@@ -32,6 +32,9 @@ class Speeds:
     output_tokens_per_second: float
     bound_by: str
     flips_at: int  # batch at which another thing binds; 0: not up to the largest looked at
+    context_flips_at: int  # context at which another thing binds decode; 0: none up to the model's limit
+    prefill_bound_by: str
+    prefill_flips_at: int  # prompt at which another thing binds prefill; 0: as above
     extrapolated: tuple[str, ...]
 
 
@@ -62,6 +65,9 @@ def speeds(plan: Plan, table: Speed, *, prompt: int, output: int, batch: int) ->
         output_tokens_per_second=plan.ask.split.data * batch * output / (ttft + tpot * (output - 1)),
         bound_by=bound[0],
         flips_at=flips,
+        context_flips_at=_context_flip(plan, engine, table, batch=sizes[0], prompt=prompt),
+        prefill_bound_by=_prefill_bounds(plan, engine, table, [prompt])[0],
+        prefill_flips_at=_prefill_flip(plan, engine, table, prompt),
         extrapolated=told,
     )
 
@@ -117,6 +123,36 @@ def _precisions(plan: Plan) -> tuple[str, str]:
 
     dense = kind(Role.DENSE, Role.SHARED) if true.get(Role.DENSE) or true.get(Role.SHARED) else kind(Role.ATTENTION)
     return dense, kind(Role.EXPERTS) if plan.ask.shape.experts else dense
+
+
+def _lengths(plan: Plan, prompt: int) -> list[int]:
+    """This prompt and its doublings, up to the context."""
+    found = [prompt]
+    while found[-1] * 2 <= plan.ask.context_tokens:
+        found.append(found[-1] * 2)
+    return found
+
+
+def _context_flip(plan: Plan, engine: str, table: Speed, *, batch: float, prompt: int) -> int:
+    lengths = _lengths(plan, prompt)
+    rows = work([_served(plan, engine, prompt=each, output=1, batch=batch) for each in lengths])
+    found = roofline.times(rows, table.coefficients)
+    bound = [_binds(found, i) for i in range(len(lengths))]
+    return next((length for length, name in zip(lengths, bound, strict=True) if name != bound[0]), 0)
+
+
+def _prefill_flip(plan: Plan, engine: str, table: Speed, prompt: int) -> int:
+    lengths = _lengths(plan, prompt)
+    bound = _prefill_bounds(plan, engine, table, lengths)
+    return next((length for length, name in zip(lengths, bound, strict=True) if name != bound[0]), 0)
+
+
+def _prefill_bounds(plan: Plan, engine: str, table: Speed, prompts: list[int]) -> list[str]:
+    """What takes most of the prefill of prompts of these lengths."""
+    rows = work([_served(plan, engine, prompt=each, output=1, batch=1) for each in prompts])
+    names = ("weight reads", "compute", "attention", "launches and collectives")
+    parts = roofline.prefill_parts(rows, table.coefficients)
+    return [max(zip(names, parts, strict=True), key=lambda part: float(part[1][i]))[0] for i in range(len(prompts))]
 
 
 def _floor(rows: Work) -> float:
