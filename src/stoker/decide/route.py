@@ -65,6 +65,8 @@ class Choice(msgspec.Struct, frozen=True):
     why: Why
 
 
+# By their names in the module: an enum's member is looked up by a Python call before Python 3.12.
+_FREE, _FULL = Why.FREE, Why.FULL
 _NOBODY = Choice("", Why.NONE)
 
 
@@ -88,7 +90,7 @@ def route(  # noqa: PLR0913 -- each is a fact about one request
         load = loads.get(name)
         if load is None or not load.serving or name in failed or targets[0].weight <= 0:
             return _NOBODY
-        return Choice(name, Why.FREE if _has_room(load) else Why.FULL)
+        return Choice(name, _FREE if not load.slots or load.running < load.slots else _FULL)
     usable = _usable(targets, loads, now, failed) or _usable(targets, loads, inf, failed)
     if not usable:
         return _NOBODY
@@ -102,7 +104,7 @@ def route(  # noqa: PLR0913 -- each is a fact about one request
         every = next(there for _, there in usable if names[0] in there)
         return _at_home(every, names, loads, key, full=not free)
     chosen = names[turn % len(names)] if turn >= 0 else _least(names, loads, draw)
-    return Choice(chosen, Why.FREE if free else Why.FULL)
+    return Choice(chosen, _FREE if free else _FULL)
 
 
 def _least(names: list[str], loads: Mapping[str, Load], draw: float) -> str:

@@ -11,9 +11,9 @@ on tmpfs its readers too. What 1,000 requests at once need is taken at the start
 import mmap
 import os
 import struct
-import zlib
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -25,7 +25,10 @@ _BUFFER_HEAD: Final = struct.Struct("<QII")  # sequence, length, crc
 _BUFFER: Final = 1 << 20
 _ROW_HEAD: Final = struct.Struct("<II")  # length, crc
 _ROW: Final = 512
-_EMPTY: Final = bytes(_ROW_HEAD.size)
+_HEAD: Final = _ROW_HEAD.size
+_pack_head = _ROW_HEAD.pack
+_EMPTY: Final = bytes(_HEAD)
+_MOST: Final = _ROW - _HEAD
 _USED: Final = struct.Struct("<I")  # how many rows were ever used, so that a reader need not look at the others
 _USED_AT: Final = 16
 _FIRST: Final = 4096
@@ -82,7 +85,7 @@ class Slot:
         self._sequence += 1
         at = _FIRST + which * _BUFFER
         self._map[at + _BUFFER_HEAD.size : at + _BUFFER_HEAD.size + len(data)] = data
-        _BUFFER_HEAD.pack_into(self._map, at, self._sequence, len(data), zlib.crc32(data))
+        _BUFFER_HEAD.pack_into(self._map, at, self._sequence, len(data), crc32(data))
 
     def begin(self, request: InFlight) -> int:
         """Note a request in flight; gives its row, or -1 when there is no row left."""
@@ -95,17 +98,19 @@ class Slot:
         else:
             return -1
         data = _encode(request)
-        if len(data) > _ROW - _ROW_HEAD.size:  # absurdly long names: keep what identifies the request
+        size = len(data)
+        if size > _MOST:  # absurdly long names: keep what identifies the request
             data = _encode(InFlight(id=request.id, at=request.at, caller=request.caller[:128]))
+            size = len(data)
         at = _ROWS_AT + row * _ROW
-        self._map[at : at + _ROW_HEAD.size + len(data)] = _ROW_HEAD.pack(len(data), zlib.crc32(data)) + data
+        self._map[at : at + _HEAD + size] = _pack_head(size, crc32(data)) + data
         return row
 
     def end(self, row: int) -> None:
         """Clear a row, after the request's record was written."""
         if row >= 0:
             at = _ROWS_AT + row * _ROW
-            self._map[at : at + _ROW_HEAD.size] = _EMPTY
+            self._map[at : at + _HEAD] = _EMPTY
             self._free.append(row)
 
     def close(self) -> None:
@@ -148,7 +153,7 @@ def _newest(mapped: mmap.mmap) -> Live | None:
     for at in (_FIRST, _FIRST + _BUFFER):
         sequence, length, crc = _BUFFER_HEAD.unpack_from(mapped, at)
         data = mapped[at + _BUFFER_HEAD.size : at + _BUFFER_HEAD.size + min(length, _BUFFER)]
-        if sequence and zlib.crc32(data) == crc:
+        if sequence and crc32(data) == crc:
             found.append((sequence, data))
     return _read_live(max(found)[1]) if found else None
 
@@ -160,6 +165,6 @@ def _rows(mapped: mmap.mmap) -> tuple[InFlight, ...]:
         at = _ROWS_AT + row * _ROW
         length, crc = _ROW_HEAD.unpack_from(mapped, at)
         data = mapped[at + _ROW_HEAD.size : at + _ROW_HEAD.size + min(length, _ROW)]
-        if length and zlib.crc32(data) == crc:
+        if length and crc32(data) == crc:
             requests.append(_read_row(data))
     return tuple(requests)

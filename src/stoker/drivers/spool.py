@@ -18,10 +18,10 @@ import mmap
 import os
 import struct
 import threading
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -36,6 +36,8 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _WINDOWS: Final = (1 << 18, 1 << 16, 1 << 12)  # bytes allocated and mapped at a time; less when the disk is nearly full
 _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 _MARK: Final = b"\xa4type\xa6record"  # how every payload starts, after one byte (or three) of map header
+_HEAD: Final = HEADER.size
+_put_head = HEADER.pack_into
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Record).decode
 
@@ -43,7 +45,7 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 def frame(record: Record) -> bytes:
     """Write one record as it lies in a segment."""
     payload = _encode(record)
-    return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
+    return HEADER.pack(len(payload), crc32(payload)) + payload
 
 
 def segment_name(boot: str, number: int) -> str:
@@ -100,21 +102,22 @@ class Spool:
     def append(self, record: Record) -> None:
         """Hand one record to the kernel; raises Driver when disk and reserve are full (never when unmetered)."""
         payload = _encode(record)
-        head = HEADER.pack(len(payload), zlib.crc32(payload))
+        size, mark = len(payload), crc32(payload)
         with self._lock:
-            begin, end = self._at, self._at + HEADER.size + len(payload)
+            begin = self._at
+            end = begin + _HEAD + size
             mapped = self._map
             if mapped is not None and end <= self._until and end <= self._segment_bytes and self.accounting == "ok":
                 # The usual way, in one piece. The head comes last: a reader that looks in between sees no frame yet,
                 # never one with a wrong checksum.
                 at = begin - self._from
-                mapped[at + HEADER.size : end - self._from] = payload
-                mapped[at : at + HEADER.size] = head
+                mapped[at + _HEAD : at + _HEAD + size] = payload
+                _put_head(mapped, at, size, mark)
                 self._at = end
                 self._unsynced += 1
                 return
             try:
-                self._append(head + payload)
+                self._append(HEADER.pack(size, mark) + payload)
             except OSError as error:
                 self._give_up(error)
 
@@ -316,7 +319,7 @@ def _frame_at(data: bytes, at: int) -> tuple[Record | None, int]:
     if not 0 < size <= MAX_FRAME or end > len(data):
         return None, 0
     payload = data[at + HEADER.size : end]
-    if zlib.crc32(payload) != crc:
+    if crc32(payload) != crc:
         return None, 0
     try:
         return _decode(payload), end - at

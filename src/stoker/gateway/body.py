@@ -3,7 +3,7 @@
 from typing import Final
 
 from stoker.base.errors import Invalid
-from stoker.gateway.dialect import BY_NAME, Dialect
+from stoker.gateway.dialect import Dialect
 from stoker.gateway.fleet import Upstream
 from stoker.gateway.ticket import Ticket
 from stoker.wire import tokenise
@@ -59,17 +59,14 @@ class Body:
         self._before = ticket.splices  # what was changed already
         self.voice: Voice = voice(dialect.name, asked, call=self._call)
 
-    def _pair(self, up: Upstream) -> Pair:
-        return Pair(client=self._dialect.name, upstream=up.speaks[self._dialect.name], engine=up.spec.engine)
-
     def follower(self, up: Upstream) -> Follower:
         """Make what follows the answer of one try."""
-        return follower(self._pair(up), self._asked, call=self._call, speaks=self.voice)
+        return follower(up.pairs[self._dialect.name], self._asked, call=self._call, speaks=self.voice)
 
     def eavesdropper(self, up: Upstream) -> Follower:
         """Make what follows an answer of which the client hears nothing: it must not speak with the client's voice."""
         apart = voice(self._dialect.name, self._asked, call=self._call)
-        return follower(self._pair(up), self._asked, call=self._call, speaks=apart)
+        return follower(up.pairs[self._dialect.name], self._asked, call=self._call, speaks=apart)
 
     @property
     def opaque(self) -> bool:
@@ -92,7 +89,7 @@ class Body:
     def wire(self, up: Upstream, ticket: Ticket) -> tuple[bytes, ...]:
         """Write the whole request for one endpoint; raises Invalid where it cannot be said in the engine's dialect."""
         spec = up.spec
-        pair = self._pair(up)
+        pair = up.pairs[self._dialect.name]
         cap = min(self._cap, self.room) if self.room else self._cap
         model = ticket.adapter or spec.upstream_model
         key = (pair.upstream, model, cap)
@@ -100,19 +97,15 @@ class Body:
         if prepared is None or prepared[0] != key:
             stream = self.aggregate or self._call.stream
             change = prepare(self.raw, self._asked, pair=pair, cap=cap, model=model, stream=stream)
-            ticket.splices = (*self._before, *change.splices)
+            if change.splices or ticket.splices is not self._before:
+                ticket.splices = (*self._before, *change.splices)
             prepared = self._prepared = (key, change.body)
         body = prepared[1]
         headers = ticket.exchange.headers
         passed = b"" if ticket.grant is None or spec.engine == "external" else ticket.grant.line
         if _PASSED[0] in headers:
             passed += b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
-        head = b"POST %b%b%b%b%bcontent-length: %d\r\n\r\n" % (
-            up.prefix,
-            BY_NAME[pair.upstream].upstream,
-            up.fields,
-            passed,
-            ticket.id_line,
-            len(body),
-        )
-        return (head, body) if len(body) > _COPIED_BYTES else (head + body,)
+        start, size = up.starts[pair.upstream], len(body)
+        if size > _COPIED_BYTES:
+            return b"%b%b%bcontent-length: %d\r\n\r\n" % (start, passed, ticket.id_line, size), body
+        return (b"%b%b%bcontent-length: %d\r\n\r\n%b" % (start, passed, ticket.id_line, size, body),)

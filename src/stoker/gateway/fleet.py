@@ -17,6 +17,7 @@ from stoker.drivers.slots import Slots
 from stoker.facts.routes import Endpoint, Routes, Service, State, Target
 from stoker.gateway.dialect import ALL, spoken
 from stoker.http1.pool import Pool
+from stoker.wire.pairs import Pair
 
 _log = logging.getLogger("gateway.fleet")
 _ANTHROPIC: Final = b"2023-06-01"  # the version of its API that every endpoint of that schema knows
@@ -47,6 +48,7 @@ class Upstream:
         "fields",
         "last_token_at",
         "local",
+        "pairs",
         "pool",
         "prefix",
         "seed",
@@ -56,6 +58,7 @@ class Upstream:
         "slots",
         "speaks",
         "spec",
+        "starts",
     )
 
     def __init__(self, spec: Endpoint, shared: Slots) -> None:
@@ -64,6 +67,7 @@ class Upstream:
         self.shared = shared
         self.prefix = b""
         self.fields = b""  # everything between the path and what belongs to one request
+        self.starts: dict[str, bytes] = {}  # by the engine's dialect: all that comes before what belongs to one request
         self.services: list[ServiceState] = []
         self.counted = False  # whether the workers share their counts although there is no cap: they balance by them
         self.local = 0
@@ -80,6 +84,7 @@ class Upstream:
         native = {*spec.dialects, "embeddings"} if spec.embeddings else set(spec.dialects)
         ways = {dialect.name: spoken(dialect, native) for dialect in ALL}
         self.speaks = {name: how for name, how in ways.items() if how}  # a client's dialect, and how to ask for it
+        self.pairs = {name: Pair(client=name, upstream=how, engine=spec.engine) for name, how in self.speaks.items()}
         self.slots = spec.slots  # requests that it can work on at once; 0: no cap
 
     def dress(self, folder: Path, problems: list[str]) -> None:
@@ -87,6 +92,7 @@ class Upstream:
         self.dressed_at = clock.mono()
         given = _credential(self.spec, folder, problems)
         self.fields = b" HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n%b" % (self.pool.authority, given)
+        self.starts = {each.name: b"POST %b%b%b" % (self.prefix, each.upstream, self.fields) for each in ALL}
 
     @property
     def running(self) -> int:

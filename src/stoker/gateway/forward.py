@@ -71,7 +71,7 @@ class Forward:
         self._seat = Seat(house.fleet, service, ticket)
         self._answer = answer
         self._body = body
-        self._relay = Relay(answer, aggregate=body.aggregate)
+        self._relay = Relay(answer, body.aggregate)
         self._follow: Follower | None = None  # of the try that runs, or of the last one
         self._call: Call | None = None
         self._census: Census | None = None  # while an engine counts the prompt

@@ -69,6 +69,7 @@ class Meter:
 
     def __init__(self, spool: Spool, boot: str) -> None:
         self._spool = spool
+        self._append = spool.append
         self._boot = boot
         self._sequence = itertools.count(1)
         self.journal: Journal | None = None
@@ -95,7 +96,7 @@ class Meter:
     def write(self, record: Record, client: str = "") -> bool:
         """Write a record; False when the spool refuses it, and then the answer must not go out as a good one."""
         try:
-            self._spool.append(record)
+            self._append(record)
         except Driver as error:
             self.unwritten += 1
             _log.warning("record refused", extra={"fields": {"why": str(error)}})
@@ -127,8 +128,12 @@ class Meter:
         sums[0] += tokens.prompt
         sums[1] += tokens.cached
         sums[2] += tokens.output
-        series.duration.observe(times.total)
-        series.queue.observe(times.queue)
+        # Written out instead of two calls of observe(): every request comes by here.
+        took, waited = series.duration, series.queue
+        took.counts[bisect_left(BUCKETS, times.total)] += 1
+        took.total += times.total
+        waited.counts[bisect_left(BUCKETS, times.queue)] += 1
+        waited.total += times.queue
         if times.first_token:
             series.first_token.observe(times.first_token)
         if record.gaps.count:

@@ -30,42 +30,32 @@ class Last(msgspec.Struct, frozen=True, kw_only=True):
     write: Callable[[], None]
 
 
-class Relay:
+class Relay(msgspec.Struct, eq=False):
     """The engine's side of one forwarded request."""
 
-    __slots__ = (
-        "_after",
-        "_aggregate",
-        "_parts",
-        "_seen",
-        "_size",
-        "_type",
-        "_unpack",
-        "answer",
-        "events",
-        "progress",
-        "started",
-        "status",
-        "trouble",
-    )
-
-    def __init__(self, answer: Answer, *, aggregate: bool) -> None:
-        self.answer = answer
-        self._aggregate = aggregate
-        self.begin(0.0)
+    answer: Answer
+    _aggregate: bool
+    progress: float = 0.0  # when the engine last said something that is no comment
+    status: int = 0
+    events: bool = False  # the answer is an event stream
+    started: bool = False
+    trouble: Trouble | None = None  # why the answer cannot be passed on
+    _parts: list[bytes] = []
+    _size: int = 0
+    _seen: int = 0
+    _type: bytes = b""
+    _after: bytes = b""
+    _unpack: Inflate | None = None
 
     def begin(self, now: float) -> None:
         """Begin a try."""
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._seen = 0
-        self._type = self._after = b""
-        self.status = 0
-        self.events = False  # the answer is an event stream
-        self.started = False
-        self.trouble: Trouble | None = None  # why the answer cannot be passed on
-        self._unpack: Inflate | None = None
-        self.progress = now  # when the engine last said something that is no comment
+        self.progress = now
+        if self.status or self.trouble is not None:  # not the first
+            self._parts = []
+            self._size = self._seen = self.status = 0
+            self._type = self._after = b""
+            self.events = self.started = False
+            self.trouble = self._unpack = None
 
     @property
     def failing(self) -> bool:

@@ -54,70 +54,46 @@ class Voice(Protocol):
         """Write an error inside a stream."""
 
 
-class Follow:
-    """Follows one answer; see `stoker.wire.follower`."""
+class Follow(msgspec.Struct, eq=False):
+    """Follows one answer; see `stoker.wire.follower`. A struct, because its many defaults are then set in C."""
 
-    __slots__ = (
-        "_argument_bytes",
-        "_arguments",
-        "_gap_sum",
-        "_longest",
-        "_scanner",
-        "_splitter",
-        "_token_reads",
-        "_told",
-        "_voice",
-        "broken",
-        "chunks",
-        "done",
-        "error",
-        "finish",
-        "finished",
-        "first_token_at",
-        "first_visible_at",
-        "flags",
-        "last_token_at",
-        "outcome",
-        "reasoning",
-        "repairs",
-        "said",
-        "tools",
-        "usage",
-        "visible",
-    )
-
-    def __init__(self, scanner: Scanner, voice: Voice) -> None:
-        self._scanner = scanner
-        self._voice = voice
-        self._splitter = Splitter()
-        self._arguments: dict[tuple[int, int], list[bytes]] = {}
-        self._argument_bytes = 0
-        self._token_reads = 0
-        self._told = False
-        self._gap_sum = 0.0
-        self._longest = 0.0
-        self.reasoning = self.visible = self.tools = self.said = 0  # events of each kind, and of all kinds
-        self.broken = False
-        self.chunks = 0
-        self.done = False
-        self.error: bytes | None = None
-        self.finish = ""
-        self.finished = False  # every part that began has ended
-        self.first_token_at = 0.0
-        self.first_visible_at = 0.0
-        self.flags: tuple[Flag, ...] = ()
-        self.last_token_at = 0.0
-        self.outcome = Outcome.COMPLETE
-        self.repairs: tuple[str, ...] = ()
-        self.usage: Usage | None = None
+    _scanner: Scanner
+    _voice: Voice
+    _splitter: Splitter | None = None  # of a stream
+    _arguments: dict[tuple[int, int], list[bytes]] = {}
+    _argument_bytes: int = 0
+    _token_reads: int = 0
+    _told: bool = False
+    _gap_sum: float = 0.0
+    _longest: float = 0.0
+    reasoning: int = 0  # events of each kind
+    visible: int = 0
+    tools: int = 0
+    said: int = 0  # events of all kinds
+    broken: bool = False
+    chunks: int = 0
+    done: bool = False
+    error: bytes | None = None
+    finish: str = ""
+    finished: bool = False  # every part that began has ended
+    first_token_at: float = 0.0
+    first_visible_at: float = 0.0
+    flags: tuple[Flag, ...] = ()
+    last_token_at: float = 0.0
+    outcome: Outcome = Outcome.COMPLETE
+    repairs: tuple[str, ...] = ()
+    usage: Usage | None = None
 
     # Bytes.
 
     def feed(self, data: bytes, now: float) -> bytes:
         """Follow bytes that came at ``now``; what comes after the terminator is dropped."""
-        events = [] if self.done else self._splitter.feed(data)
+        splitter = self._splitter
+        if splitter is None:
+            splitter = self._splitter = Splitter()
+        events = [] if self.done else splitter.feed(data)
         if not events:
-            self.broken = self.broken or len(self._splitter.tail) > MAX_EVENT_BYTES
+            self.broken = self.broken or len(splitter.tail) > MAX_EVENT_BYTES
             return b""
         before = self.said
         scan = self._scanner.event
@@ -132,10 +108,11 @@ class Follow:
     def flush(self, now: float) -> bytes:
         """Take a last event that lacks only its empty line, and what is owed, at the clean end of a body."""
         out = b""
-        tail = self._splitter.tail
+        splitter = self._splitter
+        tail = splitter.tail if splitter is not None else b""
         data = data_of(tail.rstrip(b"\r\n") + b"\n\n") if tail.strip() else None
-        if data is not None and not self.done and self._scanner.ends(data):
-            self._splitter.tail = b""
+        if splitter is not None and data is not None and not self.done and self._scanner.ends(data):
+            splitter.tail = b""
             out = self.feed(tail.rstrip(b"\r\n") + b"\n\n", now)
         if self.finished and not self.done and not self.broken and self.error is None:
             out += self._scanner.close(self, now)
@@ -241,7 +218,8 @@ class Follow:
             return Ending(outcome=Outcome.ERROR, detail="in_band", flags=self._flags())
         if self.broken or not (self.done or (self.finished and not cut)):
             return Ending(outcome=Outcome.TRUNCATED, detail=cut or "clean", flags=self._flags())
-        return Ending(outcome=self.outcome, flags=self._flags())
+        flags = () if self.said and not self.flags and not self._arguments else self._flags()
+        return Ending(outcome=self.outcome, flags=flags)
 
     def _flags(self) -> tuple[Flag, ...]:
         if not self.said:

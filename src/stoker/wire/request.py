@@ -148,15 +148,21 @@ def read(body: bytes) -> Asked:
         raise Invalid("the request body is nested too deeply") from error
 
 
+def _capped(asked: Asked, cap: int, dialect: str) -> bool:
+    """Whether the usual member alone says how much may come, and no more than it may."""
+    alone = asked.max_completion_tokens is msgspec.UNSET and asked.n_predict is msgspec.UNSET
+    given = asked.max_tokens
+    return not cap or (alone and dialect != "responses" and isinstance(given, int) and 0 <= given <= cap)
+
+
 def caps(asked: Asked, cap: int, *, dialect: str = "chat") -> Mapping[str, int]:
     """Say which output limits to write: the one that a client gave is lowered, a missing one is added.
 
     ``null`` and negative numbers mean "no limit" to engines, so they are missing ones.
     """
-    names = _CAPS.get(dialect, _OPENAI_CAPS)
-    alone = asked.max_completion_tokens is msgspec.UNSET and asked.n_predict is msgspec.UNSET
-    if alone and names[0] == "max_tokens" and isinstance(asked.max_tokens, int) and 0 <= asked.max_tokens <= cap:
+    if _capped(asked, cap, dialect):
         return {}
+    names = _CAPS.get(dialect, _OPENAI_CAPS)
     wrong = {}
     found = False
     for name in names:
@@ -171,6 +177,8 @@ def caps(asked: Asked, cap: int, *, dialect: str = "chat") -> Mapping[str, int]:
 
 def prepare(body: bytes, asked: Asked, *, cap: int, model: str, stream: bool, dialect: str = "chat") -> Change:
     """Write the output cap, the engine's name of the model, and (``stream``) streaming with usage, as splices."""
+    if not stream and (not model or model == asked.model) and _capped(asked, cap, dialect):
+        return Change(body=body, splices=())  # the usual whole answer: nothing to change
     limits = caps(asked, cap, dialect=dialect) if cap else {}
     wanted: dict[str, bytes] = {name: b"%d" % value for name, value in limits.items()}
     if model and model != asked.model:

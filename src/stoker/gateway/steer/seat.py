@@ -14,6 +14,7 @@ from stoker.gateway.troubles import NO_SLOT, Trouble
 _draw = random.Random().random  # noqa: S311 -- spreads load; nothing secret hangs on it
 _MAX_ATTEMPTS: Final = 3
 _IN_TURN: Final = "RoundRobin"
+_FULL, _NONE = Why.FULL, Why.NONE  # each request compares them
 
 
 class Seat:
@@ -50,18 +51,18 @@ class Seat:
             turn=service.in_turn() if service.spec.policy == _IN_TURN else -1,
         )
         why = choice.why
-        if why is Why.NONE:
+        if why is _NONE:
             return why
+        free = why is not _FULL
         if service.queue and not queued:  # whoever waits already has the first claim
-            free = admit(free=why is not Why.FULL, waiting=service.waiting, room=0) is Verdict.RUN
-        else:
-            free = why is not Why.FULL
+            free = admit(free=free, waiting=service.waiting, room=0) is Verdict.RUN
         up = self._fleet.upstreams[choice.endpoint]
         capped = up.slots > 0
         if not free or not up.take(capped=capped):
-            return Why.FULL
+            return _FULL
         self.up, self._shared = up, capped or up.counted
-        self._leave_queue()
+        if self._queued:
+            self._leave_queue()
         return None
 
     def _without(self) -> list[str]:
@@ -128,7 +129,8 @@ class Seat:
 
     def give(self) -> None:
         """Give the slot back, or the place in the queue."""
-        self._leave_queue()
+        if self._queued:
+            self._leave_queue()
         up, self.up = self.up, None
         if up is not None:
             up.give(shared=self._shared)
