@@ -100,6 +100,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     prompt_high: float
     batch_high: float
     ranks_high: int
+    simulation: dict[str, float] = {}  # what calibrates simulated times: see timing/rehearsed.py
 
 
 def number(version: str) -> tuple[int, ...]:

@@ -55,10 +55,11 @@ def fit(
     """Fit the coefficients of time to measured rows, with the residuals of models that were left out."""
     import msgspec
 
-    from stoker.predict.timing import refit
+    from stoker.predict.timing import refit, rehearsed
 
     measured = _measured(rows, models)
     told = refit.summary(measured)
+    told = msgspec.structs.replace(told, simulation=rehearsed.calibrate(measured, told.coefficients))
     data = msgspec.json.format(msgspec.json.encode(told, order="sorted"), indent=1)
     if write:
         write.write_bytes(data + b"\n")

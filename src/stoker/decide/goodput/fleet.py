@@ -9,7 +9,7 @@ from stoker.predict.batching import score as scores
 from stoker.predict.batching.loop import Source, run
 from stoker.predict.batching.machine import Machine
 from stoker.predict.batching.request import Limits
-from stoker.predict.batching.score import Score, Slo
+from stoker.predict.batching.score import Outside, Score, Slo
 from stoker.predict.coefficients import Speed
 from stoker.predict.fits import Plan
 from stoker.predict.timing.speed import steps
@@ -78,8 +78,9 @@ def played(fleet: Fleet, source: Source, slo: Slo, *, requests: int, seed: int) 
 def _go(fleet: Fleet, source: Source, slo: Slo, *, requests: int, rng: Random) -> Score:
     machines = [Machine(fleet.limits, fleet.step) for _ in range(fleet.engines)]
     requests = max(requests, _FEWEST)
+    outside = Outside(base=fleet.step.base, stretch=fleet.step.stretch)
     done = run(machines, source, policy(machines, fleet.policy, rng), requests=requests)
-    return scores.score(done, machines, slo, skip=requests // ROUNDS, base_seconds=fleet.step.base)
+    return scores.score(done, machines, slo, skip=requests // ROUNDS, outside=outside)
 
 
 def larger(fleet: Fleet, engines: int) -> Fleet:

@@ -57,7 +57,9 @@ def _at(fleet: Fleet, mix: Mix, count: int, slower: float) -> Guess:
     waits = _P90 * busy * prefill / (1 - busy) if count > 1 else 0.0
     return Guess(
         in_flight=count,
-        ttft_seconds=fleet.step.base * slower + longest + waits + step + mix.hidden * (round_ / mix.output),
+        ttft_seconds=fleet.step.base * slower
+        + (longest + waits + step) * fleet.step.stretch
+        + mix.hidden * (round_ / mix.output),
         tpot_seconds=_SPREAD * round_ / mix.output,
         per_second=count / round_ if round_ else 0.0,
         bound="",

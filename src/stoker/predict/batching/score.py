@@ -60,13 +60,27 @@ class Score:
         return self.requests_per_second * self.good_share
 
 
-def score(run: Run, machines: Sequence[Machine], slo: Slo, *, skip: int = 0, base_seconds: float = 0.0) -> Score:
-    """Judge a run without its first ``skip`` requests; ``base_seconds``: what passes outside the engine's steps."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What calibrates a time to the first token: seconds outside the engine's steps, and a factor on those inside."""
+
+    base: float = 0.0
+    stretch: float = 1.0
+
+
+_NOTHING_OUTSIDE: Final = Outside()
+
+
+def score(
+    run: Run, machines: Sequence[Machine], slo: Slo, *, skip: int = 0, outside: Outside = _NOTHING_OUTSIDE
+) -> Score:
+    """Judge a run without its first ``skip`` requests."""
     jobs = run.jobs[skip:] or run.jobs
     begun = run.jobs[skip - 1].finished if 0 < skip < len(run.jobs) else 0.0
     span = max(run.seconds - begun, 1e-9)
     asked = len(jobs) + len(run.refused)
-    shown = [job.visible_ttft + base_seconds for job in jobs]
+    longer = outside.stretch - 1
+    shown = [job.visible_ttft + outside.base + longer * job.ttft for job in jobs]
     each = [job.tpot for job in jobs]
     good = sum(
         ttft <= slo.visible_ttft_p90_seconds and tpot <= slo.tpot_p90_seconds

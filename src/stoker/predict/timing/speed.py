@@ -82,7 +82,8 @@ def steps(plan: Plan, table: Speed, *, prompt: int, output: int) -> Steps | None
     engine = _ENGINES.get(plan.ask.engine)
     if engine is None or not plan.ask.gpu.bandwidth_gbs:
         return None
-    return Steps(work([_served(plan, engine, prompt=prompt, output=output, batch=1)]), table.coefficients)
+    row = work([_served(plan, engine, prompt=prompt, output=output, batch=1)])
+    return Steps(row, table.coefficients, table.simulation)
 
 
 def _batches(batch: int) -> list[int]:

@@ -3,6 +3,7 @@
 Scalars and no arrays: the simulation asks a hundred thousand times. A test compares it with ``roofline.times``.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from stoker.predict.batching.request import Batch
@@ -13,10 +14,10 @@ class Steps:
     """The step times of one configuration: the first row of ``work``."""
 
     __slots__ = (
-        "_cache", "_dense", "_expert", "_keep", "_linear", "_moved", "_pair", "_rest", "_sequence", "base",
+        "_cache", "_dense", "_expert", "_keep", "_linear", "_moved", "_pair", "_rest", "_sequence", "base", "stretch",
     )  # fmt: skip
 
-    def __init__(self, work: Work, p: dict[str, float]) -> None:
+    def __init__(self, work: Work, p: dict[str, float], simulation: Mapping[str, float] | None = None) -> None:
         row = {f.name: float(getattr(work, f.name)[0]) for f in fields(work)}
         engine, family = ENGINES[int(row["engine"])], FAMILIES[int(row["family"])]
         slower = p["mfu fp4"] if row["narrow"] else 1.0
@@ -37,7 +38,10 @@ class Steps:
         launch = row["layers"] * p[f"layer {family}"] * p[f"engine {engine}"]
         launch += row["state_layers"] * p["state seconds"] + row["expert_layers"] * p[f"expert layer {engine}"]
         self._rest = launch + (2 * row["layers"] * p[f"latency {engine}"] if many else 0.0)
-        self.base = p[f"base {engine}"] * row["layers"] / 60
+        told = simulation or {}
+        # Of the time to the first token: what passes outside of steps, and how much longer the rest is than on paper.
+        self.base = told.get(f"base {engine}", p[f"base {engine}"]) * row["layers"] / 60
+        self.stretch = told.get(f"stretch {engine}", 1.0)
 
     def __call__(self, batch: Batch) -> float:
         """Seconds of a step."""
