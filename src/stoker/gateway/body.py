@@ -1,8 +1,11 @@
 """What is sent to an engine? The client's body with its splices, or its translation, behind a head of our own."""
 
+from collections.abc import Callable
 from typing import Final
 
 from stoker.base.errors import Invalid
+from stoker.drivers.aside.errands import LARGE_BYTES, Aside, Errand, Told
+from stoker.drivers.aside.frames import Job
 from stoker.gateway.dialect import Dialect
 from stoker.gateway.fleet import Upstream
 from stoker.gateway.ticket import Ticket
@@ -77,7 +80,7 @@ class Body:
     def question(self, up: Upstream) -> Question | None:
         """Ask the endpoint for the size of the prompt; None where it, or this dialect, knows no such question."""
         engine, native = up.spec.engine, self._dialect.name
-        if not tokenise.asks(engine):
+        if not tokenise.asks(engine) or (native not in ("chat", "completions") and len(self.raw) > LARGE_BYTES):
             return None
         pair = Pair(client=native, upstream=native if native == "completions" else "chat", engine=engine)
         try:
@@ -86,13 +89,42 @@ class Body:
             return None
         return tokenise.question(engine, change.body)
 
+    def _key(self, up: Upstream, ticket: Ticket) -> tuple[str, str, int]:
+        """Say what the body depends on: the engine's dialect, its name for the model, the output cap."""
+        cap = min(self._cap, self.room) if self.room else self._cap
+        return up.speaks[self._dialect.name], ticket.adapter or up.spec.upstream_model, cap
+
+    def heavy(self, up: Upstream, ticket: Ticket) -> bool:
+        """Whether to say it in the engine's dialect would hold everybody up."""
+        native = up.speaks[self._dialect.name] == self._dialect.name
+        done = self._prepared is not None and self._prepared[0] == self._key(up, ticket)
+        return len(self.raw) > LARGE_BYTES and not native and not done
+
+    def translate(self, aside: Aside, up: Upstream, ticket: Ticket, done: Callable[[Told], None]) -> Errand:
+        """Have it said in the engine's dialect aside; `wire` then has it ready."""
+        pair, key = up.pairs[self._dialect.name], self._key(up, ticket)
+        job = Job(
+            client=pair.client,
+            upstream=pair.upstream,
+            engine=pair.engine,
+            cap=key[2],
+            model=key[1] or self._asked.model,
+            stream=self.aggregate or self._call.stream,
+        )
+
+        def take(told: Told) -> None:
+            if not (told.invalid or told.failed):
+                ticket.splices = (*self._before, *told.splices)
+                self._prepared = (key, told.body)
+            done(told)
+
+        return aside.translate(job, self.raw, take)
+
     def wire(self, up: Upstream, ticket: Ticket) -> tuple[bytes, ...]:
         """Write the whole request for one endpoint; raises Invalid where it cannot be said in the engine's dialect."""
         spec = up.spec
         pair = up.pairs[self._dialect.name]
-        cap = min(self._cap, self.room) if self.room else self._cap
-        model = ticket.adapter or spec.upstream_model
-        key = (pair.upstream, model, cap)
+        key = _, model, cap = self._key(up, ticket)
         prepared = self._prepared
         if prepared is None or prepared[0] != key:
             stream = self.aggregate or self._call.stream

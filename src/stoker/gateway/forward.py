@@ -9,10 +9,10 @@ from typing import Final
 
 from stoker.base import clock
 from stoker.base.errors import Invalid
-from stoker.decide.deadline import late
 from stoker.decide.route import Why
 from stoker.decide.steer.window import Verdict as Fits
 from stoker.decide.steer.window import window
+from stoker.drivers.aside.errands import LARGE_BYTES, Errand, Told
 from stoker.facts.ending import Ending, Outcome
 from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
@@ -28,6 +28,7 @@ from stoker.gateway.troubles import (
     CUT,
     NO_CONNECTION,
     NOBODY,
+    REVOKED,
     SHED,
     STOPPING,
     SUPERSEDED,
@@ -37,6 +38,8 @@ from stoker.gateway.troubles import (
     failed,
     overdue,
     too_long,
+    unhelped,
+    untranslatable,
 )
 from stoker.http1.pool import Call, End
 from stoker.wire.follower import Follower
@@ -53,10 +56,10 @@ class Forward:
     __slots__ = (
         "_account",
         "_answer",
+        "_aside",
         "_asked_at",
         "_body",
         "_call",
-        "_census",
         "_follow",
         "_house",
         "_relay",
@@ -74,7 +77,7 @@ class Forward:
         self._relay = Relay(answer, body.aggregate)
         self._follow: Follower | None = None  # of the try that runs, or of the last one
         self._call: Call | None = None
-        self._census: Census | None = None  # while an engine counts the prompt
+        self._aside: Census | Errand | None = None  # while an engine counts the prompt, or it is translated aside
         self._account = Account(house, ticket)
         self._asked_at = ticket.arrived
         self.waiting = False
@@ -188,12 +191,12 @@ class Forward:
             self._dispatch()
             return
         self._asked_at = clock.mono()
-        self._census = Census(up, self._counted)
-        self._census.ask(question, connect=seat.service.spec.timeouts.connect)
+        self._aside = census = Census(up, self._counted)
+        census.ask(question, connect=seat.service.spec.timeouts.connect)
 
     def _counted(self, tokens: int | None) -> None:
         """Take the engine's count; without one the engine decides."""
-        self._census = None
+        self._aside = None
         if tokens is None:
             self._dispatch()
         else:
@@ -204,6 +207,10 @@ class Forward:
         if up is None:
             return
         now = clock.mono()
+        if len(self._body.raw) > LARGE_BYTES and self._body.heavy(up, ticket):
+            self._asked_at = now
+            self._aside = self._body.translate(self._house.aside, up, ticket, self._translated)
+            return
         ticket.endpoint, ticket.incarnation = up.spec.name, up.spec.incarnation
         ticket.attempts += 1
         ticket.dispatched = ticket.dispatched or now
@@ -211,7 +218,7 @@ class Forward:
         try:
             wire = self._body.wire(up, ticket)
         except Invalid as error:
-            self._fail(Trouble(status=400, code="untranslatable", message=str(error)), rejected("dialect"))
+            self._fail(untranslatable(str(error)), rejected("dialect"))
             return
         self._account.note()
         self._follow = self._body.follower(up)
@@ -220,6 +227,15 @@ class Forward:
         self._call = up.pool.send(self, wire, connect=spec.timeouts.connect, fresh=fresh)
         if spec.mirror is not None and ticket.attempts == 1:
             reflect(self._house, spec, ticket, self._body)
+
+    def _translated(self, told: Told) -> None:
+        self._aside = None
+        if told.invalid:
+            self._fail(untranslatable(told.invalid), rejected("dialect"))
+        elif told.failed:
+            self._fail(unhelped(told.failed), rejected("translation"))
+        else:
+            self._dispatch()
 
     # What the connection to the endpoint reports.
 
@@ -322,9 +338,9 @@ class Forward:
         return written
 
     def _drop_call(self) -> None:
-        census, self._census = self._census, None
-        if census is not None:
-            census.drop()
+        aside, self._aside = self._aside, None
+        if aside is not None:
+            aside.drop()
         call, self._call = self._call, None
         if call is not None:
             call.abort()
@@ -364,16 +380,15 @@ class Forward:
     def revoke(self) -> None:
         """End now: the credential was revoked, and whoever owns it wants its open streams cut."""
         self._drop_call()
-        message = "The credential of this request was revoked."
-        trouble = Trouble(status=401, code="credential_revoked", message=message, kind="authentication_error")
-        self._fail(trouble, Ending(outcome=Outcome.CANCELLED, detail="revoked"))
+        self._fail(REVOKED, Ending(outcome=Outcome.CANCELLED, detail="revoked"))
 
     def tick(self, now: float) -> None:
         """Look at the clock: commit, keep alive, or give up."""
-        if self._census is not None and now - self._asked_at > _COUNT_SECONDS:
+        if isinstance(self._aside, Census) and now - self._asked_at > _COUNT_SECONDS:
             self._drop_call()
             self._dispatch()
-        over = self._late(now)
+        asked = None if self.waiting else now - self._asked_at
+        over = self._relay.late(self._seat.service.spec.timeouts, now, waited=now - self.ticket.arrived, asked=asked)
         if over:
             self._drop_call()
             if self._seat.up is not None:
@@ -382,13 +397,3 @@ class Forward:
             return
         if self._answer.streams:
             self._answer.tick(now, self._house.fleet.routes, failing=self._relay.failing)
-
-    def _late(self, now: float) -> str:
-        """Name the time limit that is over."""
-        relay = self._relay
-        return late(
-            self._seat.service.spec.timeouts,
-            waited=now - self.ticket.arrived,
-            asked=None if self.waiting else now - self._asked_at,
-            silent=now - relay.progress if relay.started else None,
-        )

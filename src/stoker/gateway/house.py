@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stoker.drivers.aside.errands import Aside
 from stoker.drivers.live import Slot
 from stoker.gateway.door.doorway import Doorway
 from stoker.gateway.fleet import Fleet
@@ -32,4 +33,5 @@ class House:
     salt: bytes
     door: Doorway
     again: Again
+    aside: Aside
     active: set[Active] = field(default_factory=set)

@@ -5,7 +5,9 @@ from typing import Final
 
 import msgspec
 
+from stoker.decide.deadline import late
 from stoker.facts.ending import Ending, Outcome
+from stoker.facts.routes import Timeouts
 from stoker.gateway.answer import Answer
 from stoker.gateway.surface.refusal import engine_refuses
 from stoker.gateway.troubles import CUT, TOO_LARGE, Trouble, garbled
@@ -61,6 +63,10 @@ class Relay(msgspec.Struct, eq=False):
     def failing(self) -> bool:
         """Whether the engine has answered with an error, whose status must still reach the client."""
         return self.status >= 400
+
+    def late(self, limits: Timeouts, now: float, *, waited: float, asked: float | None) -> str:
+        """Name the time limit that is over; see `stoker.decide.deadline`."""
+        return late(limits, waited=waited, asked=asked, silent=now - self.progress if self.started else None)
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         """Take the engine's head."""

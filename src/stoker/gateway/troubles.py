@@ -34,6 +34,12 @@ NOBODY: Final = Trouble(
 CUT: Final = Trouble(
     status=502, code="upstream_truncated", message="The engine's answer broke off.", kind="upstream_error"
 )
+REVOKED: Final = Trouble(
+    status=401,
+    code="credential_revoked",
+    message="The credential of this request was revoked.",
+    kind="authentication_error",
+)
 TOO_LARGE: Final = Trouble(status=502, code="upstream_too_large", message="The engine's answer is too large.")
 UNREACHABLE: Final = Trouble(status=502, code="upstream_unreachable", message="The engine could not be reached.")
 NO_CONNECTION: Final = Trouble(
@@ -79,3 +85,14 @@ def too_long(dialect: str, *, prompt: int, output: int, context: int, sure: bool
 def failed(status: int) -> Ending:
     """End with an error that is told by this status."""
     return Ending(outcome=Outcome.ERROR, detail=str(status))
+
+
+def untranslatable(why: str) -> Trouble:
+    """Say what of a request cannot be said to the engine."""
+    return Trouble(status=400, code="untranslatable", message=why)
+
+
+def unhelped(why: str) -> Trouble:
+    """Say that a large request could not be translated this time."""
+    message = f"The request is large and could not be translated: {why}."
+    return Trouble(status=503, code="translation_failed", message=message, retry_after=1)

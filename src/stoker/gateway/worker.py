@@ -18,6 +18,7 @@ from stoker.base import clock
 from stoker.base.errors import Driver, Invalid
 from stoker.decide.quota.level import Demand, Level
 from stoker.drivers import files
+from stoker.drivers.aside.errands import Aside
 from stoker.drivers.limits.table import Table
 from stoker.drivers.live import Slot
 from stoker.drivers.slots import Slots
@@ -85,6 +86,7 @@ class Worker:
             salt=salt,
             door=self._door,
             again=Again(run, options.worker),
+            aside=Aside(),
         )
         self._fleet.died = self.house.again.died
         self.app = App(self.house)
@@ -167,6 +169,7 @@ class Worker:
             await asyncio.sleep(0.02)
 
     def _close(self) -> None:
+        self.house.aside.close()
         for up in self._fleet.upstreams.values():
             up.pool.close()
         self._say()
@@ -187,6 +190,7 @@ class Worker:
                 request.tick(now)
             self.house.again.look()
             self._fleet.sweep()
+            self.house.aside.sweep(now)
 
     async def _poll(self) -> None:
         while True:

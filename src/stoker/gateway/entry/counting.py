@@ -9,6 +9,7 @@ from typing import Final
 from stoker.base import clock
 from stoker.base.errors import Invalid
 from stoker.decide.route import route
+from stoker.drivers.aside.errands import LARGE_BYTES
 from stoker.facts.ending import Ending, Outcome
 from stoker.facts.record import Tokens
 from stoker.gateway.answer import refuse
@@ -46,7 +47,8 @@ class Counting:
         self.ticket.exchange.listener = self
         up = self._endpoint()
         question = None
-        if up is not None and tokenise.asks(up.spec.engine):
+        # A large one is estimated: to translate it here would hold everybody up, for a figure.
+        if up is not None and tokenise.asks(up.spec.engine) and len(body) <= LARGE_BYTES:
             pair = Pair(client=MESSAGES.name, upstream=CHAT.name, engine=up.spec.engine)
             try:
                 change = prepare(body, asked, pair=pair, cap=1, model=up.spec.upstream_model, stream=False)

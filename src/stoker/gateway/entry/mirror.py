@@ -71,6 +71,9 @@ class Copy:
     def begin(self, body: Body) -> None:
         """Send it."""
         self._follow = body.eavesdropper(self._up)
+        if body.heavy(self._up, self.ticket):
+            self._end(Ending(outcome=Outcome.REJECTED, detail="large"), 413)
+            return
         try:
             wire = body.wire(self._up, self.ticket)
         except Invalid as error:

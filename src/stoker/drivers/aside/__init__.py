@@ -1,0 +1,1 @@
+"""Work that would hold the event loop, done in a process beside it."""
