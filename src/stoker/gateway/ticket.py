@@ -64,7 +64,7 @@ class Ticket(msgspec.Struct, eq=False):
         made = copy(self)
         made.id, made.caller, made.key_id, made.grant, made.turn_mark = id_, caller, "", None, b""
         made.endpoint, made.incarnation, made.attempts = endpoint.name, endpoint.incarnation, 1
-        made.splices = ()
+        made.splices, made.session, made.turn = (), "", 0  # it is no turn of anybody's session
         return made
 
     @property
