@@ -151,6 +151,13 @@ def test_the_ridge_of_an_h100() -> None:
     assert H100.ridge(H100.bf16_tflops) == pytest.approx(295, abs=1)
 
 
+def test_8b_in_16_bits_leaves_two_thirds_of_an_l40s() -> None:
+    weights = plan(LLAMA_8B, L40S).weights.total_bytes
+
+    assert weights == pytest.approx(16e9, rel=0.02)
+    assert 1 - weights / L40S.total_bytes == pytest.approx(2 / 3, abs=0.02)
+
+
 def test_320b_in_fp8_is_320_gb_resident() -> None:
     base = MODELS["qwen/qwen3-235b-a22b-fp8"].shape
     grown = replace(base, experts=round(base.experts * 320 / 235))

@@ -135,7 +135,9 @@ def test_the_prices_of_all_tokens_are_the_hour(rates: Rates, effort: Effort, usd
 
 def test_money_says_where_a_hosted_price_is_even() -> None:
     best = search.proved(found().options[0], WANTED, seeds=2)
-    told = prices.money(best, WANTED, [Hosted(input_usd=3, cached_usd=0.3, output_usd=15), Hosted(input_usd=0.0, output_usd=0.0)])
+    told = prices.money(
+        best, WANTED, [Hosted(input_usd=3, cached_usd=0.3, output_usd=15), Hosted(input_usd=0.0, output_usd=0.0)]
+    )
     assert told is not None
     dear, free = told.against
 
