@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 # By their names in the module: an enum's member is looked up by a Python call before Python 3.12.
-_FREE, _FULL = Why.FREE, Why.FULL
+_FREE, _FULL, _HOME = Why.FREE, Why.FULL, Why.HOME
 _NOBODY = Choice("", Why.NONE)
 
 
@@ -91,6 +91,10 @@ def route(  # noqa: PLR0913 -- each is a fact about one request
         if load is None or not load.serving or name in failed or targets[0].weight <= 0:
             return _NOBODY
         return Choice(name, _FREE if not load.slots or load.running < load.slots else _FULL)
+    if key and len(targets) == 1 and not failed:
+        home = _straight_home(targets[0], loads, key, now)
+        if home is not None:
+            return home
     usable = _usable(targets, loads, now, failed) or _usable(targets, loads, inf, failed)
     if not usable:
         return _NOBODY
@@ -105,6 +109,30 @@ def route(  # noqa: PLR0913 -- each is a fact about one request
         return _at_home(every, names, loads, key, full=not free)
     chosen = names[turn % len(names)] if turn >= 0 else _least(names, loads, draw)
     return Choice(chosen, _FREE if free else _FULL)
+
+
+def _straight_home(target: Target, loads: Mapping[str, Load], key: int, now: float) -> Choice | None:
+    """Go home where nothing stands against it; None: the long way, which comes to the same, must decide."""
+    names = target.endpoints
+    if len(names) > affinity.CANDIDATES or target.weight <= 0:
+        return None
+    home, best = "", -1
+    for name in names:
+        load = loads.get(name)
+        if load is None or not load.serving or load.ejected_until > now:
+            return None
+        score = affinity.score(key, load.seed)
+        if score > best:
+            home, best = name, score
+    load = loads[home]
+    running, slots = load.running, load.slots
+    if slots and running >= slots:
+        return None
+    if running >= affinity.QUIET and running >= affinity.bound(
+        sum([loads[name].running for name in names]), len(names)
+    ):
+        return None
+    return Choice(home, _HOME)
 
 
 def _least(names: list[str], loads: Mapping[str, Load], draw: float) -> str:

@@ -133,3 +133,15 @@ def test_a_fraction_is_one(key: int) -> None:
 @given(st.integers(0, 1000), st.integers(1, 50))
 def test_the_bound_leaves_room_for_one_more(total: int, count: int) -> None:
     assert bound(total, count) * count > total
+
+
+REPLICA = st.builds(Replica, st.integers(1, 2**64 - 1), st.integers(0, 9), st.integers(0, 8))
+
+
+@given(KEYS, st.lists(REPLICA, min_size=2, max_size=10, unique_by=lambda one: one.seed))
+def test_the_straight_way_home_leads_where_the_long_one_does(key: int, replicas: list[Replica]) -> None:
+    """A failed endpoint, though it is none of them, keeps a request from the short way."""
+    loads = {f"r{n}": replica for n, replica in enumerate(replicas)}
+    long = route(targets(loads), loads, now=0.0, draw=0.5, key=key, failed=("nobody",))
+
+    assert choose(loads, key).endpoint == long.endpoint

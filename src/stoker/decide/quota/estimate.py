@@ -21,7 +21,7 @@ from stoker.facts.record import Tokens
 FIRST_ANSWER_TOKENS: Final = 256.0
 _TOKENS_PER_BYTE: Final = 0.25  # until the engine has said better
 _LEARN: Final = 0.05  # how much one answer weighs
-_OPAQUE_TOKENS: Final = 4096  # at most, of a prompt with images: their bytes say nothing about tokens
+OPAQUE_TOKENS: Final = 4096  # at most, of a prompt with images: their bytes say nothing about tokens
 _PAID: Final = (Outcome.CANCELLED, Outcome.TIMEOUT)
 
 
@@ -46,7 +46,7 @@ def prompt(prompt_bytes: int, ratio: Ratio, *, opaque: bool = False) -> int:
     """Estimate the tokens of a prompt."""
     per_byte = (ratio.least + ratio.most) / 2 if ratio.seen else _TOKENS_PER_BYTE
     tokens = ceil(prompt_bytes * per_byte)
-    return min(tokens, _OPAQUE_TOKENS) if opaque else tokens
+    return min(tokens, OPAQUE_TOKENS) if opaque else tokens
 
 
 def completed(tokens: Tokens, ending: Ending, *, dispatched: bool, estimate: int) -> Tokens:

@@ -35,7 +35,8 @@ def seed(text: str | bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") | 1
 
 
-def _mix(key: int, replica: int) -> int:
+def score(key: int, replica: int) -> int:
+    """Say how much a key prefers a replica, by its seed."""
     mixed = ((key ^ replica) * _ODD) & _MASK
     mixed = ((mixed ^ (mixed >> 32)) * _ODD) & _MASK
     return mixed ^ (mixed >> 29)
@@ -43,13 +44,13 @@ def _mix(key: int, replica: int) -> int:
 
 def fraction(key: int) -> float:
     """Give a number from 0 to 1 (exclusive) that belongs to a key: a session stays on its side of a weighted split."""
-    return (_mix(key, _ODD) >> 11) / (1 << 53)
+    return (score(key, _ODD) >> 11) / (1 << 53)
 
 
 def order(key: int, seeds: Sequence[int]) -> list[int]:
     """Give the positions of the replicas that a key prefers, the best first; at most eight of them."""
     places = range(len(seeds)) if len(seeds) <= CANDIDATES else _following(key, tuple(seeds))
-    return sorted(places, key=lambda place: (_mix(key, seeds[place]), seeds[place]), reverse=True)
+    return sorted(places, key=lambda place: (score(key, seeds[place]), seeds[place]), reverse=True)
 
 
 def bound(total: int, count: int) -> int:
@@ -59,13 +60,13 @@ def bound(total: int, count: int) -> int:
 
 @lru_cache(maxsize=256)
 def _ring(seeds: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    points = sorted((_mix(one, point * 2 + 1), place) for place, one in enumerate(seeds) for point in range(_POINTS))
+    points = sorted((score(one, point * 2 + 1), place) for place, one in enumerate(seeds) for point in range(_POINTS))
     return [at for at, _ in points], [place for _, place in points]
 
 
 def _following(key: int, seeds: tuple[int, ...]) -> list[int]:
     positions, owners = _ring(seeds)
-    start = bisect_left(positions, _mix(key, 1))
+    start = bisect_left(positions, score(key, 1))
     found: dict[int, None] = {}
     for step in range(len(owners)):
         found[owners[(start + step) % len(owners)]] = None

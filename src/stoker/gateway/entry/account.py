@@ -54,7 +54,10 @@ class Account:
         if grant is None or not (grant.limited or service.limited):
             go(None)
             return
-        tokens = estimate.prompt(self.ticket.prompt_bytes, service.ratio, opaque=body.opaque)
+        size = self.ticket.prompt_bytes
+        # Whether there are images in it is looked for only where that would change the estimate.
+        opaque = size > estimate.OPAQUE_TOKENS and body.opaque
+        tokens = estimate.prompt(size, service.ratio, opaque=opaque)
         tokens += service.answers.expected(body.output)
         self._go = go
         self._asks = grant.caller, service, tokens
