@@ -14,6 +14,8 @@ from pathlib import Path
 
 from stoker.base import clock
 
+# A shell that starts us in the background makes everything below it deaf to Ctrl-C.
+ATTENTIVE = ("env", "--default-signal=INT")
 STOKER = [sys.executable, "-m", "stoker.cli.main"]
 
 
@@ -59,7 +61,7 @@ class Machine:
 
     def begin(self, *words: str) -> "subprocess.Popen[str]":
         """Start one command and leave it running."""
-        argv = [*STOKER, "--state-dir", str(self.root), *words]
+        argv = [*ATTENTIVE, *STOKER, "--state-dir", str(self.root), *words]
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def ok(self, *words: str, stdin: str | None = None, timeout: float = 120) -> str:

@@ -8,7 +8,7 @@ import sys
 
 import openai
 import pytest
-from tests.e2e.machine import STOKER, Machine
+from tests.e2e.machine import ATTENTIVE, STOKER, Machine
 
 
 def client(machine: Machine) -> openai.OpenAI:
@@ -86,7 +86,7 @@ def test_ctrl_c_stops_everything_and_a_second_up_comes_back(fresh: Machine, tiny
         f"127.0.0.1:{fresh.admin}",
     ]
     with subprocess.Popen(
-        ["env", "-u", "PYTHONUNBUFFERED", *STOKER, "--state-dir", str(fresh.root), *words],  # a pipe is buffered
+        [*ATTENTIVE, "-u", "PYTHONUNBUFFERED", *STOKER, "--state-dir", str(fresh.root), *words],  # a pipe is buffered
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
