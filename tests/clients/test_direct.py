@@ -10,7 +10,13 @@ from stoker.checks.clients.base import Service
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.label)
-@pytest.mark.parametrize("written", [True, False], ids=["key in the file", "key in the environment"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(True, id="key in the file"),
+        pytest.param(False, id="key in the environment", marks=pytest.mark.optin),
+    ],
+)
 def test_a_tool_turn(agent: Agent, engine: Scripted, tmp_path: Path, *, written: bool) -> None:
     service = Service(
         origin=f"http://127.0.0.1:{engine.port}",
