@@ -12,13 +12,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import Running, body, build, engine, free_port, load, running, state
+from harness import ENDLESS, Running, body, build, engine, free_port, load, running, state
+
+from stoker.facts.routes import Limits
 
 START = "\nimport sys\nfrom stoker.gateway.__main__ import main\nsys.exit(main())\n"
 OFF = {
     "everything on": "",
     "ledger record (build, frame, CRC, write to the spool)": (
-        "from stoker.gateway.meter import Meter\nMeter.write = lambda self, record: True\n"
+        "from stoker.gateway.meter import Meter\nMeter.write = lambda self, record, client=None: True\n"
     ),
     "spool alone (frame, CRC, write)": (
         "from stoker.drivers.spool import Spool\nSpool.append = lambda self, record: None\n"
@@ -36,20 +38,29 @@ OFF = {
         "App._describe = describe\n"
     ),
     "key check (SHA-256, validity)": (
-        "from stoker.gateway.identity import Identities\n"
-        "Identities.identify = lambda self, headers, now: next(iter(self._by_hash.values()))\n"
+        "from stoker.gateway.app import App\n"
+        "App._who = lambda self, exchange, headers, now: next(iter(self.identities._by_hash.values()))\n"
     ),
     "route choice": (
-        "import stoker.gateway.forward as f\nfrom stoker.decide.route import Choice, Why\nONE = Choice('e', Why.FREE)\n"
-        "f.route = lambda *a, **k: ONE\n"
+        "import stoker.gateway.steer.seat as s\nfrom stoker.decide.route import Choice, Why\n"
+        "ONE = Choice('e0', Why.FREE)\ns.route = lambda *a, **k: ONE\n"
     ),
     "output cap and other splices": (
         "import stoker.gateway.body as b\nfrom stoker.wire.request import Change\n"
         "b.prepare = lambda body, asked, **k: Change(body=body, splices=())\n"
     ),
     "reading the answer (usage, finish, flags)": (
-        "from stoker.wire.stream import Follow\nFollow.whole = lambda self, body, now: True\n"
+        "from stoker.wire.follow import Follow\nfrom stoker.wire.scan.chat import Chat\n"
+        "def whole(self, body, now):\n    self._scanner._body = body\n    self.finished = True\n    self.said = 1\n"
+        "    return True\nFollow.whole = whole\n"
     ),
+}
+
+
+MORE: dict[str, tuple[int, int, Limits | None]] = {  # slots of an endpoint, endpoints, limits of the caller
+    "more: slots in shared memory": (1000, 1, None),
+    "more: caller with four limits": (0, 1, ENDLESS),
+    "more: routing by prefix over two endpoints": (0, 2, None),
 }
 
 
@@ -62,9 +73,10 @@ def main() -> None:
     with ExitStack() as stack:
         upstream = stack.enter_context(engine())
         variants: dict[str, Running] = {}
-        for name, patch in {**OFF, "with slots in shared memory": ""}.items():
+        for name, patch in {**OFF, **dict.fromkeys(MORE, "")}.items():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            state(folder, upstream, slots=1000 if "slots" in name else 0)
+            slots, endpoints, limits = MORE.get(name, (0, 1, None))
+            state(folder, upstream, slots=slots, endpoints=endpoints, limits=limits)
             port = free_port()
             argv = [sys.executable, "-c", patch + START, "--state-dir", folder, "--listen", f"127.0.0.1:{port}"]
             variants[name] = stack.enter_context(running(f"variant-{len(variants)}", argv, port, core=1))
@@ -79,7 +91,7 @@ def main() -> None:
     print(f"{'everything on':58} {whole:12.1f}   = {1e6 / whole:,.0f} requests per CPU-second")
     for name, value in middle.items():
         if name != "everything on":
-            print(f"{name:58} {abs(whole - value) if 'slots' in name else whole - value:12.1f}")
+            print(f"{name:58} {value - whole if name in MORE else whole - value:12.1f}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.facts.routes import Caller, Callers, Endpoint, Key, Routes, Service, State, Target, seal
+from stoker.facts.routes import Caller, Callers, Endpoint, Key, Limits, Routes, Service, State, Target, seal
 
 HERE = Path(__file__).parent
 BIN = HERE / "bin"
@@ -120,22 +120,30 @@ def engine() -> Iterator[int]:
         yield port
 
 
-def state(folder: Path, upstream: int, *, slots: int = 0) -> None:
-    """Write the policy of a gateway in front of one engine."""
+ENDLESS = Limits(requests_per_minute=10**9, tokens_per_minute=10**12, tokens_per_day=10**15, concurrent=10**6)
+
+
+def state(folder: Path, upstream: int, *, slots: int = 0, endpoints: int = 1, limits: Limits | None = None) -> None:
+    """Write the policy of a gateway in front of one engine, which may stand for several endpoints."""
     (folder / "keys").mkdir(parents=True, exist_ok=True)
-    spec = Endpoint(
-        name="e",
-        incarnation="e-1",
-        state=State.SERVE,
-        origin=f"http://127.0.0.1:{upstream}",
-        stream_upstream=False,
-        slots=slots,
-        queue=10_000,
+    names = tuple(f"e{number}" for number in range(endpoints))
+    specs = tuple(
+        Endpoint(
+            name=name,
+            incarnation=f"{name}-1",
+            state=State.SERVE,
+            origin=f"http://127.0.0.1:{upstream}",
+            stream_upstream=False,
+            slots=slots,
+            queue=10_000,
+        )
+        for name in names
     )
-    service = Service(name="default/m", models=("m",), targets=(Target(endpoints=("e",)),))
+    service = Service(name="default/m", models=("m",), targets=(Target(endpoints=names),))
     key = Key(id="k", sha256=hashlib.sha256(KEY.encode()).hexdigest())
-    (folder / "routes.json").write_bytes(seal(Routes(generation=1, services=(service,), endpoints=(spec,))))
-    (folder / "callers.json").write_bytes(seal(Callers(generation=1, callers=(Caller(name="a", keys=(key,)),))))
+    caller = Caller(name="a", keys=(key,), limits=limits or Limits())
+    (folder / "routes.json").write_bytes(seal(Routes(generation=1, services=(service,), endpoints=specs)))
+    (folder / "callers.json").write_bytes(seal(Callers(generation=1, callers=(caller,))))
 
 
 @dataclass
@@ -169,14 +177,20 @@ def memory_per_stream(server: Running, streams: int) -> float:
         return (server.rss_mb() - before) * 1e6 / 1024 / streams
 
 
-def load(server: Running, mode: str, data: bytes, *, connections: int, seconds: float, rate: float = 0) -> Load:
-    """Put load on a server."""
+def load(
+    server: Running, mode: str, data: bytes, *, connections: int, seconds: float, path: str = "/v1/chat/completions"
+) -> Load:
+    """Put load on a server; ``mode``: json, stream, or rate:N for N requests a second."""
     file = BIN / "body.json"
     file.write_bytes(data)
-    argv = [BIN / "lg", str(server.port), mode, str(connections), str(seconds), file, *([str(rate)] if rate else [])]
+    mode, _, rate = mode.partition(":")
+    argv = [BIN / "lg", str(server.port), mode, str(connections), str(seconds), file, *([rate] if rate else [])]
     pin = ["taskset", "-c", "0"] if shutil.which("taskset") and (os.cpu_count() or 1) > 1 else []
+    env = {"LG_KEY": KEY, "LG_WARM": "0", "LG_PATH": path}
     before = server.cpu()
-    done = subprocess.run([*pin, *map(str, argv)], check=True, capture_output=True, env={"LG_KEY": KEY, "LG_WARM": "0"})
+    done = subprocess.run(
+        [*pin, *map(str, argv)], check=True, capture_output=True, env=env, timeout=seconds + 60
+    )  # a server that hangs must not hang the benchmark
     spent = server.cpu() - before
     seen = msgspec.json.decode(done.stdout)
     wrong = seen["err"] + seen["trunc"] + seen["unfinished"]

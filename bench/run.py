@@ -1,42 +1,23 @@
 """How fast is the gateway, beside what is known today? Ratios in one run; nothing is asserted.
 
 Gateway and peers run on core 1, load generator and engine on core 0, taking turns. Work is counted per CPU-second of
-the server's process tree: that holds on a noisy machine, wall-clock rates do not.
+the server's process tree: that holds on a noisy machine, wall-clock rates do not. Two gateways are measured: ``stoker``
+has everything on (keys, records, metrics, a caller with every kind of limit, routing by prefix over two endpoints), and
+``stoker-1`` what a plain router has to do (one endpoint and no limits; keys, records and metrics are always on).
 """
 
 import argparse
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import BIN, Load, Running, body, build, engine, free_port, load, memory_per_stream, running, state
+from harness import ENDLESS, Load, Running, body, build, engine, free_port, load, memory_per_stream, running, state
+from peers import SETS, peer
+from stall import stalls
 
-VENVS = Path(__file__).parents[1] / "build" / "peers"
-PEERS = {
-    "vllm-router": ("vllm-router==0.1.17", "vllm-router", ("--policy", "round_robin", "--prometheus-port", "{spare}")),
-    "sglang-router": (
-        "sglang-router==0.3.2",
-        "sglang-router",
-        ("launch", "--policy", "round_robin", "--prometheus-port", "{spare}"),
-    ),
-    "smg": (
-        "smg==1.13.0",
-        "smg",
-        ("launch", "--policy", "round_robin", "--disable-tokenizer-autoload", "--prometheus-port", "{spare}"),
-    ),
-}
-NGINX = """worker_processes 1; daemon off; master_process off; pid {bin}/nginx.pid; error_log {bin}/nginx.err;
-events {{ worker_connections 4096; }}
-http {{ access_log off; client_body_temp_path {bin}; proxy_temp_path {bin}; fastcgi_temp_path {bin};
-uwsgi_temp_path {bin}; scgi_temp_path {bin}; upstream e {{ server 127.0.0.1:{upstream}; keepalive 256; }}
-server {{ listen 127.0.0.1:{port}; keepalive_requests 1000000; location / {{ proxy_pass http://e;
-proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }} }} }}
-"""
 TARGETS = {
     "requests/CPU-s": "≥ 12,000",
     "chunks/CPU-s": "≥ 120,000",
@@ -48,49 +29,20 @@ TARGETS = {
 }
 
 
-def peer(stack: ExitStack, name: str, upstream: int) -> Running | None:
-    """Install and start a peer; None when it cannot be had here."""
-    package, command, more = PEERS[name]
-    venv = VENVS / name
-    if not (venv / "bin" / command).exists():
-        print(f"installing {package} …", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        done = subprocess.run([venv / "bin" / "pip", "install", "-q", package], check=False)
-        if done.returncode or not (venv / "bin" / command).exists():
-            print(f"{package} cannot be installed here; it is left out", file=sys.stderr)
-            return None
-    port = free_port()
-    first, rest = (more[:1], more[1:]) if more[0] == "launch" else ((), more)
-    words = [*first, "--worker-urls", f"http://127.0.0.1:{upstream}", "--host", "127.0.0.1", "--port", str(port), *rest]
-    argv = [venv / "bin" / command, *(word.format(spare=free_port()) for word in words)]
-    return stack.enter_context(running(name, argv, port, core=1))
-
-
-def nginx(stack: ExitStack, upstream: int) -> Running | None:
-    """Start nginx when it is installed."""
-    if shutil.which("nginx") is None:
-        print("nginx is not installed (apt-get install nginx-light); it is left out", file=sys.stderr)
-        return None
-    port = free_port()
-    config = BIN / "nginx.conf"
-    config.write_text(NGINX.format(bin=BIN, upstream=upstream, port=port))
-    return stack.enter_context(running("nginx", ["nginx", "-p", BIN, "-c", config], port, core=1))
-
-
-def gateway(stack: ExitStack, upstream: int) -> Running:
-    """Start our gateway: authentication, metering and routing on."""
+def gateway(stack: ExitStack, name: str, upstream: int, *, everything: bool) -> Running:
+    """Start our gateway."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    state(folder, upstream)
+    state(folder, upstream, endpoints=2 if everything else 1, limits=ENDLESS if everything else None)
     port = free_port()
     argv = [sys.executable, "-m", "stoker.gateway", "--state-dir", folder, "--listen", f"127.0.0.1:{port}"]
-    return stack.enter_context(running("stoker", argv, port, core=1))
+    return stack.enter_context(running(name, argv, port, core=1))
 
 
 def measure(server: Running, seconds: float) -> dict[str, float]:
     """Take every figure of one server once."""
     asked: Load = load(server, "json", body(stream=False), connections=32, seconds=seconds)
     streamed = load(server, "stream", body(stream=True), connections=32, seconds=seconds)
-    slow = load(server, "rate", body(stream=False), connections=16, seconds=seconds, rate=50)
+    slow = load(server, "rate:50", body(stream=False), connections=16, seconds=seconds)
     paced = load(server, "stream", body("PACED ", stream=True), connections=100, seconds=max(2.5, seconds))
     wrong = asked.wrong + streamed.wrong + slow.wrong + paced.wrong
     if wrong:
@@ -103,6 +55,21 @@ def measure(server: Running, seconds: float) -> dict[str, float]:
         "chunk delay p99 ms": paced.chunk_us[2] / 1000,
         "memory MB": server.rss_mb(),
     }
+
+
+def translated(server: Running, seconds: float) -> dict[str, float]:
+    """Ask in another dialect than the engine speaks, and in its own: how much of the pass-through's rate is left?"""
+    found = {}
+    for mode, what in (("json", "requests"), ("stream", "chunks")):
+        rates = []
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            data = body(stream=mode == "stream")
+            seen = load(server, mode, data, connections=32, seconds=seconds, path=path)
+            if seen.wrong:
+                print(f"{path}: {seen.wrong} answers were wrong or cut", file=sys.stderr)
+            rates.append((seen.requests if mode == "json" else seen.chunks) / max(seen.cpu, 0.01))
+        found[what] = rates[1] / rates[0]
+    return found
 
 
 def show(found: dict[str, dict[str, float]]) -> None:
@@ -120,33 +87,52 @@ def show(found: dict[str, dict[str, float]]) -> None:
         print(f"{figure:20}{target:>12}" + "".join(f"{cell:>22}" for cell in cells))
 
 
+def many(server: Running, streams: int, seconds: float) -> None:
+    """Keep many slow streams open: 20 tokens a second each, 100 tokens a stream, one stream after another."""
+    before = server.cpu()
+    seen = load(server, "stream", body("SLOW ", stream=True), connections=streams, seconds=seconds)
+    told = f"{seen.wrong} of {seen.requests + seen.wrong} streams wrong or cut, {seen.chunks:,} chunks"
+    used = (server.cpu() - before) / seconds
+    print(
+        f"{streams} streams at 20 tokens/s for {seconds:.0f} s: {told}, {used:.2f} of a core, {server.rss_mb():.0f} MB"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", choices=("none", "two", "all"), default="two")
+    parser.add_argument("--peers", choices=tuple(SETS), default="two")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--streams", type=int, default=2000, help="how many are open when memory is measured")
+    parser.add_argument("--many", type=float, default=10.0, help="seconds of many slow streams; the target names 120")
     given = parser.parse_args()
     build()
-    wanted = {"none": (), "two": ("vllm-router",), "all": tuple(PEERS)}[given.peers]
     with ExitStack() as stack:
         upstream = stack.enter_context(engine())
-        servers = [gateway(stack, upstream), *(peer(stack, name, upstream) for name in wanted)]
-        if given.peers != "none":
-            servers.append(nginx(stack, upstream))
-        here = [server for server in servers if server is not None]
-        direct = Running("direct", upstream, here[0].process)
-        rounds: dict[str, list[dict[str, float]]] = {server.name: [] for server in (direct, *here)}
+        ours = gateway(stack, "stoker", upstream, everything=True)
+        servers = [ours, gateway(stack, "stoker-1", upstream, everything=False)]
+        servers += [found for name in SETS[given.peers] if (found := peer(stack, name, upstream)) is not None]
+        direct = Running("direct", upstream, ours.process)
+        rounds: dict[str, list[dict[str, float]]] = {server.name: [] for server in (direct, *servers)}
+        left: list[dict[str, float]] = []
         for _ in range(given.rounds):
-            for server in (direct, *here):
+            for server in (direct, *servers):
                 rounds[server.name].append(measure(server, given.seconds))
+            left.append(translated(ours, given.seconds))
         found = {
             name: {figure: statistics.median(one[figure] for one in taken) for figure in taken[0]}
             for name, taken in rounds.items()
         }
-        for server in here:
+        for server in servers:
             found[server.name]["memory KiB/stream"] = memory_per_stream(server, given.streams)
-    show(found)
+        show(found)
+        for what in left[0]:
+            part = statistics.median(one[what] for one in left)
+            print(f"translation, messages by way of chat: {part:.0%} of the pass-through's {what} (target: ≥ 40 %)")
+        many(ours, given.streams, given.many)
+        for name, stall in stalls(upstream).items():
+            told = f"longest stall {stall.own_ms:.1f} ms of its own, {stall.clock_ms:.1f} ms by the clock (target: ≤ 5)"
+            print(f"body of 10 MB, {name}: {told}; memory rose by {stall.bodies:.1f} bodies")
 
 
 if __name__ == "__main__":
