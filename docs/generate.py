@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from stoker.cli.main import app
+from stoker.cli.main import build
 from stoker.spec import handbook
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +15,7 @@ REFERENCE = ROOT / "docs/reference"
 
 def commands() -> str:
     """Every command with its arguments and options, as the command line itself describes them."""
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(build())
     lines = ["# Commands", "", "Made from the program: `make docs`.", ""]
     for name, command in sorted(_commands(group).items()):
         lines += [f"## stoker {name}", "", (command.help or "").strip(), ""]

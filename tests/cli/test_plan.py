@@ -8,7 +8,9 @@ from tests.models import tiny
 from typer.testing import CliRunner, Result
 
 from stoker.base.errors import Invalid, NotFound
-from stoker.cli.main import app
+from stoker.cli.main import build
+
+app = build()
 
 
 @pytest.fixture(scope="module")

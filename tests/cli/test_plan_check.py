@@ -15,8 +15,10 @@ from tests.models import hollow, tiny
 from typer.testing import CliRunner, Result
 
 from stoker.base.errors import Driver, Invalid, NotFound
-from stoker.cli.main import app
+from stoker.cli.main import build
 from stoker.engines.parts import asked
+
+app = build()
 
 SAMPLES = Path(__file__).parents[1] / "data/engine-samples"
 VLLM = """INFO non-default args: {'model': 'm', 'max_model_len': 8192, 'gpu_memory_utilization': 0.92}

@@ -9,12 +9,14 @@ from tests.models import hollow
 from typer.testing import CliRunner, Result
 
 from stoker.base.errors import Invalid, NotFound
-from stoker.cli.main import app
+from stoker.cli.main import build
 from stoker.engines.base import Ask, Model
 from stoker.engines.registry import get
 from stoker.spec import manifest
 from stoker.spec.deployment import ModelDeploymentSpec
 from stoker.spec.service import ModelServiceSpec
+
+app = build()
 
 LEAN = ("--gpus", "h100-sxm", "--max-cards", "1", "--pace", "110")  # a tight bar: small loads, quick runs
 
