@@ -21,6 +21,7 @@ from tests.gateway.rig import (
     gateway,
     post,
     routes,
+    says,
     until,
     whole,
 )
@@ -318,3 +319,27 @@ async def test_a_mirror_that_is_gone_or_full_changes_nothing(tmp_path: Path) -> 
             assert (await rig.once(post(ask()))).status == 200
             await rig.idle()
             assert len(rig.records()) == 4
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("code", "status", "header"),
+    [(400, 400, "x-should-retry"), (401, 502, ""), (404, 502, ""), (529, 503, "retry-after")],
+)
+async def test_an_error_inside_the_engines_stream_is_a_status_for_who_wants_one_body(
+    tmp_path: Path, path: str, code: int, status: int, header: str
+) -> None:
+    error = b'data: {"error":{"code":%d,"message":"no","type":"server_error"}}\n\n' % code
+    body = {"model": "tiny", "input": "hi"} if path == "/v1/responses" else MESSAGE
+    async with (
+        engines(says(SSE, chunk(error), END)) as (engine,),
+        gateway(tmp_path, routes(endpoint(engine))) as rig,
+    ):
+        reply = await rig.once(post(body, path=path))
+        told = msgspec.json.decode(reply.body)
+
+        assert (reply.status, reply.header("content-type")) == (status, "application/json")
+        assert told["error"]["message"]
+        assert not header or reply.header(header)
+        assert (await rig.record()).status == status
+        assert (await rig.record()).detail == "in_band"

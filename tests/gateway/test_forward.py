@@ -184,7 +184,7 @@ async def test_error_event_passes_and_is_recorded(tmp_path: Path) -> None:
         assert ((await rig.record()).outcome, (await rig.record()).detail) == (Outcome.ERROR, "in_band")
         together = await rig.once(post(ask()))
         assert together.status == 400
-        assert b"exceed_context_size_error" in together.body
+        assert b"context_length_exceeded" in together.body
 
 
 @pytest.mark.parametrize("stream", [True, False])

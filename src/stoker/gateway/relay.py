@@ -125,9 +125,7 @@ class Relay(msgspec.Struct, eq=False):
             return Last(ending=ending, status=CUT.status, write=lambda: answer.fail(CUT))
         if ending.outcome is Outcome.ERROR:
             error = follow.error or b"null"
-            status = _status_in(error)
-            body = answer.dialect.errors.in_shape(status, b'{"error":%b}' % error)
-            return Last(ending=ending, status=status, write=lambda: answer.whole(status, body))
+            return self._refused(_status_in(error), b'{"error":%b}' % error, ending)
         return Last(ending=ending, status=200, write=lambda: answer.whole(200, follow.body()))
 
     def _whole(self, follow: Follower, *, cut: str, now: float) -> Last:
@@ -138,7 +136,7 @@ class Relay(msgspec.Struct, eq=False):
             ending = Ending(outcome=Outcome.TRUNCATED, detail=cut or "clean")
             return Last(ending=ending, status=CUT.status, write=lambda: answer.fail(CUT))
         if status >= 400:
-            return self._refused(status, body)
+            return self._refused(status, body, Ending(outcome=Outcome.ERROR, detail=str(status)))
         ending = follow.ending(cut="")
         if not answer.dialect.capped:  # nothing was to be generated, so nothing is missing
             ending = Ending(outcome=ending.outcome, detail=ending.detail)
@@ -148,11 +146,10 @@ class Relay(msgspec.Struct, eq=False):
             write=lambda: answer.whole(status, follow.body(), content_type=kind),
         )
 
-    def _refused(self, status: int, body: bytes) -> Last:
-        """End with what the engine refused, as the client can act on it."""
+    def _refused(self, status: int, body: bytes, ending: Ending) -> Last:
+        """End with what the engine refused, by its status or inside its answer, as the client can act on it."""
         answer = self.answer
         refusal = engine_refuses(recognise(status, body), answer.ticket, body, after=self._after)
-        ending = Ending(outcome=Outcome.ERROR, detail=str(status))
         return Last(ending=ending, status=refusal.status, write=lambda: answer.refuse(refusal))
 
 

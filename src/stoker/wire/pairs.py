@@ -80,7 +80,7 @@ def follower(pair: Pair, asked: Asked, *, call: Call, speaks: Voice) -> Follower
         engine=pair.engine,
         seed=call.id,
     )
-    return Follow(_scanner(pair, how, speaks), speaks)
+    return Follow(_scanner(pair, how, speaks), speaks if call.stream else voices.SILENT)
 
 
 def _scanner(pair: Pair, how: How, speaks: Voice) -> Scanner:

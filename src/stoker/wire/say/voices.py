@@ -76,5 +76,21 @@ class Responses:
         return first + failed(message, code=code, shell=self.shell, number=number)
 
 
+class Silent:
+    """An answer that the client gets in one piece: nothing can be said before it, and an error is its status."""
+
+    __slots__ = ()
+
+    def keep_alive(self) -> bytes:
+        """Say nothing."""
+        return b""
+
+    def failure(self, message: str, *, kind: str, code: str | int) -> bytes:
+        """Say nothing."""
+        del message, kind, code
+        return b""
+
+
 OPENAI: Final = OpenAI()
 MESSAGES: Final = Messages()
+SILENT: Final = Silent()
