@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import msgspec
-from tests.gateway.rig import Rig, ask, endpoint, engines, gateway, post, routes, until, whole
+from tests.gateway.rig import END, Rig, ask, chunk, endpoint, engines, gateway, post, routes, says, until, whole
 
 from stoker.facts.ending import Outcome
 
@@ -105,3 +105,43 @@ async def test_a_large_prompt_is_estimated_rather_than_counted(tmp_path: Path) -
         assert counted.status == 200
         assert msgspec.json.decode(counted.body)["input_tokens"] > 100_000
         assert translator(rig) == 0
+
+
+async def test_a_large_request_passes_as_it_is_but_for_its_cap(tmp_path: Path) -> None:
+    body = msgspec.json.encode({**LARGE, "max_tokens": 9999, "seed": 7})
+    pieces = [body[at : at + 70_000] for at in range(0, len(body), 70_000)]
+    head, _, _ = post(b"").partition(b"content-length")
+    chunked = b"".join(chunk(piece) for piece in pieces) + END
+    async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine, stream_upstream=False))) as rig:
+        engine.script = says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        told = await rig.once(post(body))
+        also = await rig.once(head + b"transfer-encoding: chunked\r\n\r\n" + chunked)
+        await rig.idle()
+        record = await rig.record(2)
+
+    assert (told.status, also.status) == (200, 200)
+    assert [seen.body for seen in engine.seen] == [body.replace(b":9999", b":256")] * 2
+    assert record.splices == ("max_tokens",)
+
+
+async def test_a_large_body_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine))) as rig:
+        refused = await rig.once(post(msgspec.json.encode(LARGE)[:-1]))
+        too_large = await rig.once(post(b"{" + b" " * (65 << 20)))
+        await rig.idle()
+
+    assert (refused.status, too_large.status) == (400, 413)
+    assert engine.seen == []
+
+
+async def test_a_client_that_leaves_before_its_large_request_was_read_leaves_nothing(tmp_path: Path) -> None:
+    async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine))) as rig:
+        for _ in range(3):
+            client = await rig.connect()
+            client.send(post(LARGE))
+            await client.writer.drain()
+            client.close()
+        await until(lambda: not rig.worker.house.active)
+
+        assert (await rig.once(post(LARGE))).status == 200
+        await rig.idle()

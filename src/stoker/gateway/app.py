@@ -25,6 +25,7 @@ from stoker.gateway.steer.key import given_session, routing_key
 from stoker.gateway.surface import catalog
 from stoker.gateway.ticket import Ticket, rejected
 from stoker.gateway.troubles import UNACCOUNTED, Trouble
+from stoker.http1.connection import LARGE_BYTES
 from stoker.http1.exchange import Exchange
 from stoker.wire import errors, normalise, prompt
 from stoker.wire.pairs import read
@@ -214,18 +215,36 @@ class App:
 
     # Generation.
 
-    def _call(self, ticket: Ticket, dialect: Dialect, exchange: Exchange) -> None:
-        body = exchange.body
-        exchange.parts = []
+    def _read(self, ticket: Ticket, dialect: Dialect, exchange: Exchange) -> Asked | None:
+        """Read what is asked; None: it was refused, or it is large and goes on in another turn of the loop."""
+        if ticket.asked is not None:
+            return ticket.asked
         if exchange.headers.get(b"content-encoding", b"identity") != b"identity":
             message = "Bodies are taken without content-encoding."
             self._refuse(ticket, Trouble(status=415, code="content_encoding", message=message), "body")
-            return
+            return None
+        large, connection = exchange.size > LARGE_BYTES, exchange.connection
+        if large and not ticket.put_off and connection is not None:
+            ticket.put_off = True
+            connection.again(exchange)
+            return None
         try:
-            asked = read(dialect.name, body)
+            asked = read(dialect.name, exchange.body)
         except Invalid as error:
             self._refuse(ticket, Trouble(status=400, code="invalid_body", message=str(error)), "body")
+            return None
+        if large and connection is not None:
+            ticket.asked = asked
+            connection.again(exchange)
+            return None
+        return asked
+
+    def _call(self, ticket: Ticket, dialect: Dialect, exchange: Exchange) -> None:
+        asked = self._read(ticket, dialect, exchange)
+        if asked is None:
             return
+        body = exchange.body
+        exchange.forget()
         self._describe(ticket, dialect, asked)
         service = self._service(ticket, asked.model)
         if service is None or (ticket.grant is not None and not ticket.grant.may_use(service.spec.name)):

@@ -100,6 +100,13 @@ class Body:
         done = self._prepared is not None and self._prepared[0] == self._key(up, ticket)
         return len(self.raw) > LARGE_BYTES and not native and not done
 
+    def ready(self, up: Upstream, ticket: Ticket) -> bool:
+        """Whether nothing is left to do; else do it now, where it is no translation: that may be refused."""
+        if self._prepared is not None or up.speaks[self._dialect.name] != self._dialect.name:
+            return True
+        self._made(up, ticket)
+        return False
+
     def translate(self, aside: Aside, up: Upstream, ticket: Ticket, done: Callable[[Told], None]) -> Errand:
         """Have it said in the engine's dialect aside; `wire` then has it ready."""
         pair, key = up.pairs[self._dialect.name], self._key(up, ticket)
@@ -120,24 +127,26 @@ class Body:
 
         return aside.translate(job, self.raw, take)
 
-    def wire(self, up: Upstream, ticket: Ticket) -> tuple[bytes, ...]:
-        """Write the whole request for one endpoint; raises Invalid where it cannot be said in the engine's dialect."""
-        spec = up.spec
-        pair = up.pairs[self._dialect.name]
+    def _made(self, up: Upstream, ticket: Ticket) -> bytes:
+        """Make the body for one endpoint, unless it is there from before."""
         key = _, model, cap = self._key(up, ticket)
         prepared = self._prepared
         if prepared is None or prepared[0] != key:
-            stream = self.aggregate or self._call.stream
+            stream, pair = self.aggregate or self._call.stream, up.pairs[self._dialect.name]
             change = prepare(self.raw, self._asked, pair=pair, cap=cap, model=model, stream=stream)
             if change.splices or ticket.splices is not self._before:
                 ticket.splices = (*self._before, *change.splices)
             prepared = self._prepared = (key, change.body)
-        body = prepared[1]
+        return prepared[1]
+
+    def wire(self, up: Upstream, ticket: Ticket) -> tuple[bytes, ...]:
+        """Write the whole request for one endpoint; raises Invalid where it cannot be said in the engine's dialect."""
+        body = self._made(up, ticket)
         headers = ticket.exchange.headers
-        passed = b"" if ticket.grant is None or spec.engine == "external" else ticket.grant.line
+        passed = b"" if ticket.grant is None or up.spec.engine == "external" else ticket.grant.line
         if _PASSED[0] in headers:
             passed += b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _PASSED if name in headers)
-        start, size = up.starts[pair.upstream], len(body)
+        start, size = up.starts[up.speaks[self._dialect.name]], len(body)
         if size > _COPIED_BYTES:
             return b"%b%b%bcontent-length: %d\r\n\r\n" % (start, passed, ticket.id_line, size), body
         return (b"%b%b%bcontent-length: %d\r\n\r\n%b" % (start, passed, ticket.id_line, size, body),)

@@ -12,33 +12,31 @@ from stoker.base.errors import Invalid
 from stoker.decide.route import Why
 from stoker.decide.steer.window import Verdict as Fits
 from stoker.decide.steer.window import window
-from stoker.drivers.aside.errands import LARGE_BYTES, Errand, Told
+from stoker.drivers.aside.errands import Errand, Told
 from stoker.facts.ending import Ending, Outcome
 from stoker.gateway.answer import Answer
 from stoker.gateway.body import Body
 from stoker.gateway.entry.account import ANSWERED, Account, Refused
 from stoker.gateway.entry.mirror import reflect
-from stoker.gateway.fleet import ServiceState
+from stoker.gateway.fleet import ServiceState, Upstream
 from stoker.gateway.house import House
 from stoker.gateway.relay import Relay
 from stoker.gateway.steer.census import Census
 from stoker.gateway.steer.seat import Seat
 from stoker.gateway.ticket import Ticket, rejected
 from stoker.gateway.troubles import (
-    CUT,
-    NO_CONNECTION,
     NOBODY,
     REVOKED,
     SHED,
     STOPPING,
     SUPERSEDED,
     UNACCOUNTED,
-    UNREACHABLE,
     Trouble,
     failed,
     overdue,
     too_long,
     unhelped,
+    unreached,
     untranslatable,
 )
 from stoker.http1.pool import Call, End
@@ -197,19 +195,15 @@ class Forward:
     def _counted(self, tokens: int | None) -> None:
         """Take the engine's count; without one the engine decides."""
         self._aside = None
-        if tokens is None:
-            self._dispatch()
-        else:
-            self._fit(tokens)
+        self._dispatch() if tokens is None else self._fit(tokens)
 
     def _dispatch(self, *, fresh: bool = False) -> None:
         up, ticket = self._seat.up, self.ticket
         if up is None:
             return
         now = clock.mono()
-        if len(self._body.raw) > LARGE_BYTES and self._body.heavy(up, ticket):
+        if len(self._body.raw) > _LARGE_BYTES and self._later(up, ticket):
             self._asked_at = now
-            self._aside = self._body.translate(self._house.aside, up, ticket, self._translated)
             return
         ticket.endpoint, ticket.incarnation = up.spec.name, up.spec.incarnation
         ticket.attempts += 1
@@ -227,6 +221,17 @@ class Forward:
         self._call = up.pool.send(self, wire, connect=spec.timeouts.connect, fresh=fresh)
         if spec.mirror is not None and ticket.attempts == 1:
             reflect(self._house, spec, ticket, self._body)
+
+    def _later(self, up: Upstream, ticket: Ticket) -> bool:
+        """Make a large body ready, and send it in another turn of the loop; False: it is ready."""
+        body = self._body
+        if body.heavy(up, ticket):
+            self._aside = body.translate(self._house.aside, up, ticket, self._translated)
+            return True
+        if body.ready(up, ticket):
+            return False
+        asyncio.get_running_loop().call_soon(self._dispatch)
+        return True
 
     def _translated(self, told: Told) -> None:
         self._aside = None
@@ -291,13 +296,9 @@ class Forward:
                 self._account.suspect(self._body.raw)
         if self._seat.may_retry(self._house.again):
             self._again()
-        elif end is End.TIMEOUT:
-            self._fail(NO_CONNECTION, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
-        elif end is End.CONNECT:
-            self._fail(UNREACHABLE, failed(502))
         else:
-            detail = "reset" if end is End.RESET else "clean"
-            self._fail(CUT, Ending(outcome=Outcome.TRUNCATED, detail=detail))
+            failure = unreached(end)
+            self._fail(failure.trouble, failure.ending)
 
     def _again(self) -> None:
         self._seat.leave_failed()

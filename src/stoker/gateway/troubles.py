@@ -1,9 +1,10 @@
 """What can go wrong between a client and an engine, in the words that the client gets?"""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from stoker.facts.ending import Ending, Outcome
+from stoker.http1.pool import End
 from stoker.wire.faults import OVERFLOW_CODE, Fault, Kind, overflow_words
 
 
@@ -85,6 +86,22 @@ def too_long(dialect: str, *, prompt: int, output: int, context: int, sure: bool
 def failed(status: int) -> Ending:
     """End with an error that is told by this status."""
     return Ending(outcome=Outcome.ERROR, detail=str(status))
+
+
+class Failure(NamedTuple):
+    """What the client is told, and what the record says."""
+
+    trouble: Trouble
+    ending: Ending
+
+
+def unreached(end: End) -> Failure:
+    """Say that an engine gave no answer at all."""
+    if end is End.TIMEOUT:
+        return Failure(NO_CONNECTION, Ending(outcome=Outcome.TIMEOUT, detail="connect"))
+    if end is End.CONNECT:
+        return Failure(UNREACHABLE, failed(502))
+    return Failure(CUT, Ending(outcome=Outcome.TRUNCATED, detail="reset" if end is End.RESET else "clean"))
 
 
 def untranslatable(why: str) -> Trouble:

@@ -13,6 +13,7 @@ from stoker.http1.exchange import Exchange
 from stoker.http1.message import head
 
 _MAX_PIPELINED: Final = 8
+LARGE_BYTES: Final = 1 << 20  # a larger body is put together while it comes
 _DISCARD_BYTES: Final = 1 << 20  # an unwanted body is read up to here: its sender then sees the answer and no reset
 
 
@@ -234,10 +235,13 @@ class Connection(asyncio.Protocol):
             return
         request.size += len(piece)
         if request.wanted:
-            request.parts.append(piece)
+            if request.size <= LARGE_BYTES:
+                request.parts.append(piece)
+            else:
+                request.gather(piece)
             if request.size > request.body_limit:
                 request.fault = 413
-                request.parts.clear()
+                request.forget()
                 self._hand_over(request)
         elif request.size > _DISCARD_BYTES:
             self._hand_over(request)
@@ -272,6 +276,10 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Break off without an end."""
         self.transport.abort()
+
+    def again(self, exchange: Exchange) -> None:
+        """Hand a request to the application once more, in another turn of the loop."""
+        self.server.loop.call_soon(self._next, exchange)
 
     def finished(self, exchange: Exchange, *, closing: bool) -> None:
         """Go on with the next request of this connection, or close it."""

@@ -1,6 +1,6 @@
 """What is one request and its answer?"""
 
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import msgspec
 
@@ -38,6 +38,9 @@ class Wire(Protocol):
     def abort(self) -> None:
         """Break off without an end."""
 
+    def again(self, exchange: "Exchange") -> None:
+        """Hand a request to the application once more, in another turn of the loop."""
+
     def finished(self, exchange: "Exchange", *, closing: bool) -> None:
         """Go on with the next request of this connection, or close it."""
 
@@ -50,7 +53,8 @@ class Exchange(msgspec.Struct, eq=False):
     method: bytes = b""
     target: bytes = b""
     headers: dict[bytes, bytes] = {}
-    parts: list[bytes] = []
+    parts: list[bytes] = []  # of the body, as long as it is small
+    gathered: bytearray | None = None  # a large one, put together while it comes
     size: int = 0
     http10: bool = False
     close: bool = False
@@ -67,8 +71,22 @@ class Exchange(msgspec.Struct, eq=False):
 
     @property
     def body(self) -> bytes:
-        """The whole body."""
+        """The whole body. A large one is a bytearray that nobody changes any more: to make bytes of it takes long."""
+        if self.gathered is not None:
+            return cast("bytes", self.gathered)
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+    def gather(self, piece: bytes) -> None:
+        """Keep a piece of a large body. Joining 10 MB at their end would hold everybody up."""
+        if self.gathered is None:
+            self.gathered = bytearray(b"".join(self.parts))
+            self.parts = []
+        self.gathered += piece
+
+    def forget(self) -> None:
+        """Let go of the body."""
+        self.parts = []
+        self.gathered = None
 
     def respond(self, status: int, fields: bytes, body: bytes) -> None:
         """Answer at once and completely. ``fields`` are header lines, each with its CRLF."""

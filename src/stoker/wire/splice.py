@@ -33,7 +33,7 @@ def splice(body: bytes, replace: Mapping[str, bytes], insert: Mapping[str, bytes
     if view.nbytes > _LARGE_BYTES:
         at = body.find(bytes(view[:256]))
         # All of it is compared: a client could else hide its own output limit behind a look-alike.
-        if at >= 0 and body.startswith(bytes(view), at):
+        if at >= 0 and body.startswith(view, at):
             short = body[:at] + _ABBREVIATED + body[at + view.nbytes :]
             if short.count(_ABBREVIATED) == 1 and all(find(short, name) for name in replace):
                 before, _, after = _splice(short, replace, insert).partition(_ABBREVIATED)

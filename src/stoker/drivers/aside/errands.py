@@ -147,7 +147,7 @@ class _Translator(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._head = bytearray()  # until the small part is there
         self._said: Said | None = None
-        self._pieces: list[bytes] = []
+        self._body = bytearray()
         self._missing = 0  # bytes of the body
 
     @property
@@ -177,12 +177,12 @@ class _Translator(asyncio.SubprocessProtocol):
             self._said = msgspec.json.decode(self._head[HEAD.size : HEAD.size + part_bytes], type=Said)
             data = bytes(self._head[HEAD.size + part_bytes :])
             self._head.clear()
-        self._pieces.append(data)
+        self._body += data  # as it comes: joining 10 MB at their end would hold everybody up
         self._missing -= len(data)
         if self._missing <= 0:
             said, self._said = self._said, None
-            pieces, self._pieces = self._pieces, []
-            told = Told(body=b"".join(pieces), splices=said.splices, invalid=said.invalid)
+            body, self._body = self._body, bytearray()
+            told = Told(body=cast("bytes", body), splices=said.splices, invalid=said.invalid)
             self._aside.ended(self, told)
 
     def process_exited(self) -> None:
