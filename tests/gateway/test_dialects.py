@@ -343,3 +343,38 @@ async def test_an_error_inside_the_engines_stream_is_a_status_for_who_wants_one_
         assert not header or reply.header(header)
         assert (await rig.record()).status == status
         assert (await rig.record()).detail == "in_band"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status", [b"204 No Content", b"302 Found", b"201 Created"])
+async def test_a_status_that_promises_nothing_is_not_passed_on(
+    tmp_path: Path, path: str, status: bytes, *, stream: bool
+) -> None:
+    length = b"" if status.startswith(b"204") else b"content-length: 0\r\n"
+    body = {"model": "tiny", "input": "hi"} if path == "/v1/responses" else MESSAGE
+    async with (
+        engines(says(b"HTTP/1.1 %b\r\n%b\r\n" % (status, length))) as (engine,),
+        gateway(tmp_path, routes(endpoint(engine))) as rig,
+    ):
+        reply = await rig.once(post({**body, "stream": stream}, path=path))
+
+        assert reply.status == 502
+        assert b"cannot be read: its status is" in reply.body
+        assert (await rig.record()).status == 502
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_an_answer_in_one_piece_is_none_for_who_reads_events(tmp_path: Path, path: str) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "hey"}, "finish_reason": "stop"}
+    whole_answer = {"id": "c", "choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+    body = {"model": "tiny", "input": "hi"} if path == "/v1/responses" else MESSAGE
+    async with (
+        engines(says(json(200, whole_answer))) as (engine,),
+        gateway(tmp_path, routes(endpoint(engine))) as rig,
+    ):
+        reply = await rig.once(post({**body, "stream": True}, path=path))
+
+        assert reply.status == 502
+        assert b"without a stream" in reply.body
+        assert (await rig.record()).tokens.output == 2  # the engine did generate them

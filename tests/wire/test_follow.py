@@ -201,3 +201,10 @@ def test_engine_errors_get_the_dialects_shape(body: bytes, message: str) -> None
 
     assert msgspec.json.decode(shaped)["error"]["message"] == message
     assert errors.frame_of(shaped).count(b"\n") == 2
+
+
+def test_a_terminator_alone_is_no_answer() -> None:
+    watcher = chat()
+
+    assert watcher.feed(b"data: [DONE]\n\n", 1.0) == b""
+    assert watcher.ending(cut="").outcome is Outcome.TRUNCATED

@@ -89,11 +89,6 @@ class Answer:
 
     def whole(self, status: int, body: bytes, content_type: bytes = b"application/json") -> None:
         """Answer in one piece."""
-        if self.committed:
-            if status < 400:
-                body = self.dialect.errors.body(502, "The engine answered without a stream.", code="upstream_no_stream")
-            self.end(self.dialect.errors.frame_of(body))
-            return
         fields = b"content-type: %b\r\n%b" % (content_type, self.ticket.fields())
         self.ticket.exchange.respond(status, fields, body)
 

@@ -17,6 +17,10 @@ from stoker.wire.follower import Follower
 
 _MAX_WHOLE_BYTES: Final = 256 << 20  # embeddings of a large batch; a stream is never kept
 
+_NO_STREAM: Final = Trouble(
+    status=502, code="upstream_no_stream", message="The engine answered without a stream, and one was asked for."
+)
+
 
 class _Error(msgspec.Struct):
     """An error event; engines put a status, a name or nothing into ``code``."""
@@ -132,11 +136,15 @@ class Relay(msgspec.Struct, eq=False):
         """End an answer that is no stream: the engine's JSON, or its error."""
         answer, status, kind = self.answer, self.status, self._type
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if cut or (status == 200 and not follow.whole(body, now)):
+        if status >= 400 and not cut:
+            return self._refused(status, body, Ending(outcome=Outcome.ERROR, detail=str(status)))
+        if status != 200 and not cut:  # a redirect or an empty answer: its status would promise what is not there
+            return self._unusable(garbled(f"its status is {status}"))
+        if cut or not follow.whole(body, now):
             ending = Ending(outcome=Outcome.TRUNCATED, detail=cut or "clean")
             return Last(ending=ending, status=CUT.status, write=lambda: answer.fail(CUT))
-        if status >= 400:
-            return self._refused(status, body, Ending(outcome=Outcome.ERROR, detail=str(status)))
+        if answer.streams:  # who reads events would read nothing in it, and take that for an answer
+            return self._unusable(_NO_STREAM)
         ending = follow.ending(cut="")
         if not answer.dialect.capped:  # nothing was to be generated, so nothing is missing
             ending = Ending(outcome=ending.outcome, detail=ending.detail)
@@ -145,6 +153,11 @@ class Relay(msgspec.Struct, eq=False):
             status=status,
             write=lambda: answer.whole(status, follow.body(), content_type=kind),
         )
+
+    def _unusable(self, trouble: Trouble) -> Last:
+        """End with an answer that is none for this client."""
+        ending = Ending(outcome=Outcome.ERROR, detail=str(trouble.status))
+        return Last(ending=ending, status=trouble.status, write=lambda: self.answer.fail(trouble))
 
     def _refused(self, status: int, body: bytes, ending: Ending) -> Last:
         """End with what the engine refused, by its status or inside its answer, as the client can act on it."""

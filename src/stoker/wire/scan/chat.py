@@ -180,7 +180,7 @@ class Chat:
     def _terminator(self, follow: Follow, event: bytes, now: float) -> bytes:
         """Take the terminator: after an answer that never finished it is a lie, and does not go on."""
         follow.done = True
-        if self._top >= 0 and not follow.finished and follow.error is None:
+        if not follow.finished and follow.error is None:
             follow.broken = True
             return b""
         return event if self._passes else self.close(follow, now)
