@@ -208,3 +208,14 @@ def test_a_terminator_alone_is_no_answer() -> None:
 
     assert watcher.feed(b"data: [DONE]\n\n", 1.0) == b""
     assert watcher.ending(cut="").outcome is Outcome.TRUNCATED
+
+
+@pytest.mark.parametrize("aggregate", [True, False])
+def test_an_event_of_null_is_none(*, aggregate: bool) -> None:
+    end = b'data: {"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    watcher = chat(aggregate=aggregate)
+
+    out = watcher.feed(b"data: null\n\n" + end, 1.0)
+
+    assert out == (b"" if aggregate else end)
+    assert watcher.ending(cut="").outcome is Outcome.COMPLETE
