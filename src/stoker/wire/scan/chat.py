@@ -124,10 +124,9 @@ class Chat:
         try:
             chunk = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            if payload == b"null":  # llama.cpp begins so where there are several prompts; clients fall over it
-                return b""
-            follow.broken = follow.broken or not (self._passes and readable(payload))
-            return event if self._passes else b""
+            nothing = payload == b"null"  # llama.cpp begins so where there are several prompts
+            follow.broken = follow.broken or not (nothing or (self._passes and readable(payload)))
+            return event if self._passes and not nothing else b""
         follow.chunks += 1
         some = chunk.choices
         if self._quick and some is not None and len(some) == 1 and self._heard.plain and _speaks(chunk, some[0]):
