@@ -28,12 +28,12 @@ up: $(BIN)/stoker ## set up and run: controller, gateway, engine and a real mode
 	@exec $(BIN)/stoker up $(ARGS)
 
 test: $(VENV)/.dev ## everything that CI runs besides check: unit, then real processes
-	$(BIN)/python -m pytest -q -m "not e2e and not optin"
+	$(BIN)/python -m pytest -q -n auto -m "not e2e and not optin"
 	$(BIN)/python -m pytest -q -m "e2e and not optin"
 	$(BIN)/python fuzz/run.py --seconds 60
 
 unit: $(VENV)/.dev ## what needs no process
-	$(BIN)/python -m pytest -q -m "not e2e and not optin"
+	$(BIN)/python -m pytest -q -n auto -m "not e2e and not optin"
 
 check: $(VENV)/.dev ## ruff, format, mypy, import contracts, deptry, codespell
 	$(BIN)/ruff check .
