@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 # By their names in the module: an enum's member is looked up by a Python call before Python 3.12.
-_FREE, _FULL, _HOME = Why.FREE, Why.FULL, Why.HOME
+_FREE, _FULL, _HOME, _AWAY = Why.FREE, Why.FULL, Why.HOME, Why.AWAY
 _NOBODY = Choice("", Why.NONE)
 
 
@@ -112,27 +112,29 @@ def route(  # noqa: PLR0913 -- each is a fact about one request
 
 
 def _straight_home(target: Target, loads: Mapping[str, Load], key: int, now: float) -> Choice | None:
-    """Go home where nothing stands against it; None: the long way, which comes to the same, must decide."""
+    """Go home, or as near to it as its load allows; None: the long way must decide, which leads to the same place."""
     names = target.endpoints
     if len(names) > affinity.CANDIDATES or target.weight <= 0:
         return None
-    home, best = "", -1
+    scores: dict[int, str] = {}
     for name in names:
         load = loads.get(name)
         if load is None or not load.serving or load.ejected_until > now:
             return None
-        score = affinity.score(key, load.seed)
-        if score > best:
-            home, best = name, score
+        scores[affinity.score(key, load.seed)] = name
+    home = scores[max(scores)]
     load = loads[home]
-    running, slots = load.running, load.slots
-    if slots and running >= slots:
-        return None
-    if running >= affinity.QUIET and running >= affinity.bound(
-        sum([loads[name].running for name in names]), len(names)
-    ):
-        return None
-    return Choice(home, _HOME)
+    slots, there = load.slots, load.running
+    if there < affinity.QUIET and (not slots or there < slots):
+        return Choice(home, _HOME)
+    running = {name: there if name == home else loads[name].running for name in names}
+    most = affinity.bound(sum(running.values()), len(names))
+    for score in sorted(scores, reverse=True):
+        name = scores[score]
+        slots = loads[name].slots
+        if running[name] < most and (not slots or running[name] < slots):
+            return Choice(name, _HOME if name == home else _AWAY)
+    return None
 
 
 def _least(names: list[str], loads: Mapping[str, Load], draw: float) -> str:
