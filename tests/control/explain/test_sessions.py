@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 
 from stoker.base.errors import NotFound
@@ -48,6 +49,7 @@ def desk(tmp_path: Path) -> Desk:
         record(5, "aaaa1111", changed, cached=400),
         record(6, "", BASE[:4000]),
         record(7, "aaaa9999", BASE[:4000]),
+        msgspec.structs.replace(record(0, "dddd3333", BASE[:4000]), endpoint=""),  # refused: no engine saw it
     ):
         spool.append(made)
     spool.close()

@@ -20,7 +20,8 @@ async def listing(desk: Desk, *, since: float, limit: int) -> JsonObject:
     """List the sessions that were active last. What lies in the spool is taken in first."""
     await asyncio.to_thread(desk.ledger.ingest, desk.layout.spool)
     found = await asyncio.to_thread(desk.ledger.sessions, since=since, limit=limit)
-    return {"items": [_summary(name, _turns(records)) for name, records in found]}
+    turns = [(name, _turns(records)) for name, records in found]
+    return {"items": [_summary(name, those) for name, those in turns if those]}  # of some all requests were refused
 
 
 async def one(desk: Desk, name: str) -> JsonObject:
@@ -72,9 +73,9 @@ def _summary(name: str, records: Sequence[Record]) -> JsonObject:
     cached = sum(record.tokens.cached for record in records)
     return {
         "session": name,
-        "last_at": clock.rfc3339(records[-1].at) if records else "",
-        "caller": records[-1].caller if records else "",
-        "service": records[-1].service if records else "",
+        "last_at": clock.rfc3339(records[-1].at),
+        "caller": records[-1].caller,
+        "service": records[-1].service,
         "requests": len(records),
         "prompt_tokens": prompt,
         "cached_tokens": cached,
