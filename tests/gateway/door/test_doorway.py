@@ -56,6 +56,7 @@ async def test_browsers_of_named_pages_may_ask_everywhere_and_read_every_error(t
         assert (streamed.status, allowed(streamed)) == (200, PAGE)
         assert streamed.header("access-control-allow-credentials") == "true"
         assert "x-request-id" in streamed.header("access-control-expose-headers")
+        assert "x-ratelimit-remaining-tokens" in streamed.header("access-control-expose-headers")
         assert allowed(await rig.once(post(ask(stream=True)))) == ""  # no browser, no lines
         assert (await rig.once(send("OPTIONS", "/v1/models", f"origin: {PAGE}"))).status == 401  # no preflight
         assert all(b"access-control" not in seen.head for seen in engine.seen)

@@ -8,7 +8,19 @@ from typing import Final
 
 from stoker.facts.door import Cors
 
-_EXPOSED: Final = b"access-control-expose-headers: x-request-id, request-id, retry-after, x-should-retry\r\n"
+_LEFT: Final = (
+    *(f"x-ratelimit-{kind}-{of}" for kind in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+    *(f"anthropic-ratelimit-{of}-{kind}" for of in ("requests", "tokens") for kind in ("limit", "remaining", "reset")),
+)
+_SHOWN: Final = (
+    "x-request-id",
+    "request-id",
+    "retry-after",
+    "x-should-retry",
+    "x-stoker-normalised",
+    "x-stoker-estimated",
+)
+_EXPOSED: Final = f"access-control-expose-headers: {', '.join((*_SHOWN, *_LEFT))}\r\n".encode()
 _METHODS: Final = b"access-control-allow-methods: GET, HEAD, POST, OPTIONS\r\n"
 _MOST_ASKED: Final = 2048
 
