@@ -93,5 +93,6 @@ class ModelServiceSpec(Spec):
         if len(set(names)) < len(names):
             raise ValueError("two endpoints have the same name")
         if self.mirror is not None and self.mirror.endpoint not in names:
-            raise ValueError(f"mirror.endpoint '{self.mirror.endpoint}' is no name in endpoints")
+            there = f"they have: {', '.join(names)}" if names else "none of them has one"
+            raise ValueError(f"mirror.endpoint '{self.mirror.endpoint}' is the name of none of the endpoints; {there}")
         return self
