@@ -378,3 +378,12 @@ async def test_an_answer_in_one_piece_is_none_for_who_reads_events(tmp_path: Pat
         assert reply.status == 502
         assert b"without a stream" in reply.body
         assert (await rig.record()).tokens.output == 2  # the engine did generate them
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+async def test_anthropic_clients_find_the_request_id(tmp_path: Path, path: str) -> None:
+    async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine))) as rig:
+        for key in (KEY, "wrong"):
+            reply = await rig.once(post(MESSAGE, path=path, key=key))
+
+            assert reply.header("request-id") == reply.header("x-request-id")

@@ -74,7 +74,7 @@ class App:
         if dialect is None:
             return False
         ticket.surface, ticket.dialect = dialect, dialect.name
-        if dialect is MESSAGES:
+        if dialect is MESSAGES or dialect is COUNT_TOKENS:
             ticket.extra = b"request-id: %b\r\n" % ticket.request_id.encode()  # where anthropic clients look for it
         return ticket.denial is None and exchange.method == b"POST"
 
@@ -274,7 +274,7 @@ class App:
         if given:
             ticket.session = prompt.session(given, salt=self._house.salt)
             if spec.duplicates != "Allow":
-                ticket.turn_mark = self._house.again.turn_mark(ticket.key_id, given, body)
+                ticket.turn_mark = self._house.again.turn_mark(ticket.key_id, given + ticket.path.encode(), body)
         if service.several:
             ticket.key, normalised = routing_key(service, given, asked)
             if normalised:

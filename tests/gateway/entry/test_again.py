@@ -53,6 +53,17 @@ def policy(*points: object, duplicates: str = "Join", **fields: object) -> Route
     return msgspec.structs.replace(made, services=(service,))
 
 
+async def test_the_same_body_in_another_dialect_is_another_turn(tmp_path: Path) -> None:
+    async with engines(when_let_go) as (engine,), gateway(tmp_path, policy(endpoint(engine))) as rig:
+        chat = asyncio.create_task(rig.once(post(ask(max_tokens=9), extra=SESSION)))
+        await until(lambda: len(engine.seen) == 1)
+        messages = asyncio.create_task(rig.once(post(ask(max_tokens=9), path="/v1/messages", extra=SESSION)))
+        await until(lambda: len(engine.seen) == 2)
+        engine.release.set()
+
+        assert [(await chat).status, (await messages).status] == [200, 200]
+
+
 @pytest.mark.parametrize("streams", [True, False])
 async def test_a_turn_asked_twice_is_computed_once(tmp_path: Path, *, streams: bool) -> None:
     async with engines(when_let_go) as (engine,), gateway(tmp_path, policy(endpoint(engine))) as rig:
