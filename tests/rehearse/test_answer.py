@@ -178,3 +178,16 @@ def test_the_limit_holds_and_is_told(limit: int, wanted: int) -> None:
 def test_a_wrong_script_names_the_field() -> None:
     with pytest.raises(Invalid, match="stall"):
         parse(b'{"stall": 1}')
+
+
+def test_a_rota_gives_each_request_its_own_fault() -> None:
+    script = parse(b'{"rota": [{}, {"status": 429}, {"empty": true}]}')
+    found = [events(script, replace(ASK, number=n)) for n in range(1, 7)]
+
+    assert [each[0].status for each in found if isinstance(each[0], Head)] == [200, 429, 200] * 2
+    assert [sum(e.tokens for e in each if isinstance(e, Send)) for each in found] == [11, 0, 0] * 2
+
+
+def test_a_rota_with_a_wrong_word_is_refused() -> None:
+    with pytest.raises(Invalid, match="stattus"):
+        parse(b'{"rota": [{"stattus": 429}]}')

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import uvloop
 
 from stoker.base.errors import Invalid
 from stoker.rehearse.answer import Engine
+from stoker.rehearse.pace import Pace
 from stoker.rehearse.request import Request
 from stoker.rehearse.script import Script, parse
 from stoker.rehearse.server import Incoming, Server
@@ -29,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         reasoning_parser=bool(asked.reasoning_parser),
     )
     try:
-        return asyncio.run(_serve(asked, engine, secret))
+        return uvloop.run(_serve(asked, engine, secret))
     except OSError as error:
         _say(str(error))
         return 1
@@ -46,13 +48,15 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tool-parser", default="", help="any name: tool markup is parsed, whatever the script says")
     parser.add_argument("--reasoning-parser", default="", help="the same for reasoning markup")
     parser.add_argument("--record", default="", help="write each request there as a line of JSON, its prompt too")
+    parser.add_argument("--truth", default="", help="write there when each answer's tokens really went out")
     return parser.parse_args(argv)
 
 
 async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
     script = _rereading(Path(asked.script)) if asked.script else _never_changing
     note = _recording(Path(asked.record)) if asked.record else None
-    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script, note=note)
+    told = _telling(Path(asked.truth)) if asked.truth else _quiet
+    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script, note=note, told=told)
     stop = asyncio.Event()
 
     def asked_to_stop() -> None:
@@ -104,6 +108,20 @@ def _recording(path: Path) -> Callable[[Incoming, Request], None]:
             lines.write(msgspec.json.encode({**line, "body": msgspec.Raw(incoming.body)}) + b"\n")
 
     return note
+
+
+def _telling(path: Path) -> Callable[[Pace], None]:
+    """Write down when tokens went out, so that a client which measured them can be checked."""
+    lines = path.open("ab", buffering=0)
+
+    def told(pace: Pace) -> None:
+        lines.write(msgspec.json.encode(pace.truth) + b"\n")
+
+    return told
+
+
+def _quiet(_pace: Pace) -> None:
+    return
 
 
 def _say(message: str) -> None:

@@ -25,6 +25,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     comment_seconds: float = 0.0  # a comment this often in the silence before the first token, as llama.cpp does
     every: int = 1  # the faults below happen to every n-th request since this script is played
     times: int = 0  # and only to so many requests, the first ones; 0: to all
+    rota: tuple[JsonObject, ...] = ()  # the n-th request is played by the n-th of these changes to the rest, in turn
 
     raw_tool_markup: bool = False  # as with no tool parser
     raw_reasoning_markup: bool = False  # as with no reasoning parser
@@ -71,9 +72,12 @@ _NO_FAULTS: Final = (
 def parse(data: bytes) -> Script:
     """Read a script; raises Invalid naming the field."""
     try:
-        return msgspec.json.decode(data, type=Script)
-    except msgspec.DecodeError as error:
+        script = msgspec.json.decode(data, type=Script)
+        for change in script.rota:
+            _changed(script, change)
+    except msgspec.MsgspecError as error:
         raise Invalid(Fault(message=f"no valid script: {error}")) from error
+    return script
 
 
 def calm(script: Script) -> Script:
@@ -81,8 +85,14 @@ def calm(script: Script) -> Script:
     return msgspec.structs.replace(Script(), **{name: getattr(script, name) for name in _NO_FAULTS})
 
 
+def _changed(script: Script, change: JsonObject) -> Script:
+    return msgspec.convert({**msgspec.to_builtins(script), "rota": (), **change}, Script)
+
+
 def told(script: Script, number: int) -> Script:
     """Give the script as it holds for the n-th request: with its faults, or without them."""
+    if script.rota:
+        return _changed(script, script.rota[(number - 1) % len(script.rota)])
     every = max(script.every, 1)
     struck = number % every == 0 and (not script.times or number // every <= script.times)
     return script if struck else calm(script)

@@ -14,9 +14,11 @@ from typing import Final
 
 import msgspec
 
+from stoker.base import clock
 from stoker.rehearse.answer import Engine, answer
 from stoker.rehearse.dialects.base import Refusal, refusal_body
 from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
+from stoker.rehearse.pace import Pace
 from stoker.rehearse.request import PATHS, Request, read
 from stoker.rehearse.script import Script
 
@@ -73,12 +75,14 @@ class Server:
         slots: int,
         script: Callable[[], Script],
         note: Callable[[Incoming, Request], None] | None = None,
+        told: Callable[[Pace], None] = lambda _pace: None,
     ) -> None:
         self.engine = engine
         self.secret = secret
         self.slots = slots
         self.script = script
         self.note = note
+        self.told = told
         self._played = script()
         self._before = 0
         self.counts = Counts()
@@ -117,6 +121,7 @@ class Server:
         dialect = PATHS.get(incoming.path)
         if dialect is None or incoming.method != "POST":
             return _error(peer, 404, "Not Found")
+        came = clock.mono()
         self.counts.requests += 1
         if script is not self._played:  # faults that come to the first requests come again with a new script
             self._played, self._before = script, self.counts.requests - 1
@@ -127,16 +132,16 @@ class Server:
         if self.note is not None:
             self.note(incoming, request)
         self.counts.prompt_tokens += request.prompt_tokens
-        return await self._generate(answer(request, script, self.engine), peer)
+        return await self._generate(answer(request, script, self.engine), peer, came)
 
     def _known(self, incoming: Incoming) -> bool:
         headers = incoming.headers
         given = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         return not self.secret or hmac.compare_digest(given.encode(), self.secret.encode())
 
-    async def _generate(self, events: Iterable[Event], peer: Peer) -> bool:
+    async def _generate(self, events: Iterable[Event], peer: Peer, came: float) -> bool:
         """Take a slot and play the events; a client that goes frees the slot at once."""
-        playing = asyncio.ensure_future(self._in_slot(events, peer))
+        playing = asyncio.ensure_future(self._in_slot(events, peer, came))
         watching = asyncio.ensure_future(_until_gone(peer))
         try:
             await asyncio.wait((playing, watching), return_when=asyncio.FIRST_COMPLETED)
@@ -149,33 +154,36 @@ class Server:
                 task.cancel()
             await asyncio.wait((playing, watching))
 
-    async def _in_slot(self, events: Iterable[Event], peer: Peer) -> bool:
+    async def _in_slot(self, events: Iterable[Event], peer: Peer, came: float) -> bool:
         self.counts.waiting += 1
+        waits = self._free.locked()
         try:
             await self._free.acquire()
         finally:
             self.counts.waiting -= 1
         self.counts.running += 1
         try:
-            return await self._play(events, peer)
+            return await self._play(events, peer, Pace(clock.mono() if waits else came))
         finally:
             self.counts.running -= 1
             self._free.release()
 
-    async def _play(self, events: Iterable[Event], peer: Peer) -> bool:
+    async def _play(self, events: Iterable[Event], peer: Peer, pace: Pace) -> bool:
         chunked = False
         for event in events:
             match event:
                 case Wait(seconds=seconds):
-                    await (asyncio.Event().wait() if seconds is None else asyncio.sleep(seconds))
+                    await pace.wait(seconds)
                 case Head():
                     chunked = event.length is None
                     peer.writer.write(_head(event))
                 case Send(data=data, tokens=tokens):
                     self.counts.generated += tokens
+                    pace.sends(tokens)
                     await _write(peer, data, chunked=chunked)
                 case End(reason=reason):
                     self.counts.finished[reason] += 1
+                    self.told(pace)
                     peer.writer.write(b"0\r\n\r\n" if chunked else b"")
                     await peer.writer.drain()
                 case Cut(reset=reset):
