@@ -99,6 +99,8 @@ async def revoke(desk: Desk, key_id: str, *, actor: str) -> JsonObject:
             if known
             else "no gateway runs now; it is refused from the start",
         }
+    if key_id.startswith(PREFIX):  # a whole key by mistake: never into an error, a log or a shell's history again
+        raise NotFound("that is a key itself; `stoker key list` shows the id by which it is revoked")
     raise NotFound(f"there is no key '{key_id}'; `stoker key list` shows all")
 
 

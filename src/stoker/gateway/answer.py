@@ -18,7 +18,7 @@ _JSON: Final = b"content-type: application/json\r\n"
 _STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 )
-_NEVER_HEALS: Final = frozenset({400, 401, 403, 404, 405, 409, 413, 415, 422})
+_NEVER_HEALS: Final = frozenset({400, 401, 402, 403, 404, 405, 409, 413, 415, 422, 451})
 
 
 def _error_fields(ticket: Ticket, status: int, retry_after: int) -> bytes:
