@@ -7,6 +7,7 @@ from typing import Final
 _BATCH: Final = 5
 _LAG_SHARE: Final = 0.05  # of the TTFT bar
 _LOOP_LAG_SECONDS: Final = 0.010
+_STALL_SECONDS: Final = 0.150  # a long step dilutes a stall until no percentile shows it
 
 
 def warmed_up(values: Sequence[float]) -> int:
@@ -62,4 +63,6 @@ def late(*, send_lags: Sequence[float], loop_lags: Sequence[float], bar_seconds:
         lag = percentile(loop_lags, 0.99)
         if lag > _LOOP_LAG_SECONDS:
             return f"the generator's loop was late: p99 {lag * 1000:.1f} ms"
+        if max(loop_lags) > _STALL_SECONDS:
+            return f"the generator stood still for {max(loop_lags) * 1000:.0f} ms"
     return ""

@@ -1,0 +1,1 @@
+"""What can an endpoint take? Load, measured by rules that are written down first."""

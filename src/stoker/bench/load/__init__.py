@@ -1,0 +1,1 @@
+"""The generator: what is sent, when, and what came back."""

@@ -1,0 +1,1 @@
+"""The benchmark, against the scripted engine."""
