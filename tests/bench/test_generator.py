@@ -93,7 +93,7 @@ async def test_ctrl_c_keeps_what_was_measured() -> None:
     async def work(url: str) -> Taken:
         made = generator(url, Burst(asks(1000), 4), Limits(window=60.0))
         playing = asyncio.create_task(made.play(Load(value=4, unit="c", seed=1)))
-        asyncio.get_running_loop().call_later(0.3, made.stop)
+        asyncio.get_running_loop().call_later(1.5, made.stop)
         return await playing
 
     taken = await with_engine({"text": "a b c", "tokens_per_second": 30.0}, work)
