@@ -1,0 +1,1 @@
+"""How is an experiment shown? One page that needs nothing from anywhere else."""
