@@ -170,3 +170,32 @@ def test_a_full_disk_kills_no_worker_that_has_its_files_mapped(tmp_path: Path) -
     assert int((tmp_path / "rows").read_text()) >= 1024
     assert state is not None
     assert [request.id for request in state.in_flight] == ["w-last"]
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of its own needs root (tmpfs)")
+def test_a_worker_starts_on_a_full_disk_and_its_notes_reach_it_once_there_is_room(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
+    try:
+        filler = small / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        slot = Slot(small / "w.live")
+        rows = [slot.begin(InFlight(id=f"w-{number}", at=1.0)) for number in range(3)]
+        slot.end(rows[1])
+        with pytest.raises(Driver, match="cannot be written"):
+            slot.write(Live(worker="w", pid=1, at=1.0))
+        assert live.read(small / "w.live") is None
+        filler.unlink()
+        slot.write(Live(worker="w", pid=1, at=2.0))
+        state = live.read(small / "w.live")
+        slot.close()
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+    assert state is not None
+    assert state.at == 2.0
+    assert sorted(request.id for request in state.in_flight) == ["w-0", "w-2"]

@@ -5,9 +5,11 @@ the newest whole one), and a row for every request in flight, written when it be
 the spool. A request is thus at every moment in the spool, in a row, or in both; never in neither.
 
 The file is sparse, and what is touched was allocated before: on a full disk a hole would kill the worker by SIGBUS,
-on tmpfs its readers too. What 1,000 requests at once need is taken at the start, more when it is needed.
+on tmpfs its readers too. What 1,000 requests at once need is taken at the start, more when it is needed. A worker that
+starts on a full disk keeps all this in memory until there is room.
 """
 
+import errno
 import mmap
 import os
 import struct
@@ -38,6 +40,7 @@ ROWS: Final = 32768
 _SIZE: Final = _ROWS_AT + ROWS * _ROW
 _PART: Final = 1 << 16  # bytes that are allocated at once
 _AT_START: Final = 1024 * _ROW
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _encode = msgspec.msgpack.Encoder().encode
 _read_live = msgspec.msgpack.Decoder(Live).decode
@@ -48,29 +51,51 @@ class Slot:
     """The writing end; one worker owns it."""
 
     def __init__(self, path: Path) -> None:
-        part = path.with_name(f".{path.name}.part")  # a reader never meets a slot that is only half there
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.unlink(missing_ok=True)
-            self._fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                os.ftruncate(self._fd, _SIZE)
-                self._own = [0, 0, 0]  # how much is allocated: of each buffer, of the rows
-                for what, size in enumerate((_PART, _PART, _AT_START)):
-                    self._allocate(what, size)
-                os.posix_fallocate(self._fd, 0, _FIRST)
-                self._map = mmap.mmap(self._fd, _SIZE)
-                self._map[: len(_MAGIC)] = _MAGIC
-                part.replace(path)  # a reader of the dead predecessor keeps what it has open
-            except OSError:
-                os.close(self._fd)
-                part.unlink(missing_ok=True)
-                raise
-        except OSError as error:
-            raise Driver(f"cannot map the live slot {path}: {error}") from error
+        self._path = path
+        self._own = [0, 0, 0]  # how much is allocated: of each buffer, of the rows
         self._sequence = 0
         self._free: list[int] = []
         self._used = 0
+        try:
+            self._fd, self._map = self._create()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise Driver(f"cannot map the live slot {path}: {error}") from error
+            # A worker that is killed on a full disk must come back, or nobody says why nothing is answered. Until there
+            # is room it keeps its notes to itself, and `write` tries again.
+            self._fd, self._map = -1, mmap.mmap(-1, _SIZE)
+
+    def _create(self) -> tuple[int, mmap.mmap]:
+        """Make the file with what a thousand requests need. Raises OSError."""
+        path = self._path
+        part = path.with_name(f".{path.name}.part")  # a reader never meets a slot that is only half there
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(fd, _SIZE)
+            own = (_PART, _PART, max(_AT_START, _whole(self._used * _ROW)))
+            for what, size in enumerate(own):
+                os.posix_fallocate(fd, _FIRST + what * _BUFFER, size)
+            os.posix_fallocate(fd, 0, _FIRST)
+            mapped = mmap.mmap(fd, _SIZE)
+            mapped[: len(_MAGIC)] = _MAGIC
+            part.replace(path)  # a reader of the dead predecessor keeps what it has open
+        except OSError:
+            os.close(fd)
+            part.unlink(missing_ok=True)
+            raise
+        self._own = list(own)
+        return fd, mapped
+
+    def _settle(self) -> None:
+        """Move from memory into a file, now that there may be room. Raises OSError."""
+        fd, mapped = self._create()
+        rows = self._used * _ROW
+        mapped[_ROWS_AT : _ROWS_AT + rows] = self._map[_ROWS_AT : _ROWS_AT + rows]
+        _USED.pack_into(mapped, _USED_AT, self._used)
+        self._map.close()
+        self._fd, self._map = fd, mapped
 
     def write(self, live: Live) -> None:
         """Publish a state; its requests in flight are taken from the rows, not from here. Raises Driver."""
@@ -79,6 +104,8 @@ class Slot:
             raise Driver(f"the live state has {len(data)} bytes, more than its slot")
         which = (self._sequence + 1) % 2
         try:
+            if self._fd < 0:
+                self._settle()
             self._allocate(which, _BUFFER_HEAD.size + len(data))
         except OSError as error:
             raise Driver(f"the live state cannot be written: {error.strerror}") from error
@@ -116,7 +143,8 @@ class Slot:
     def close(self) -> None:
         """Unmap; the file stays for readers."""
         self._map.close()
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     def _room(self) -> bool:
         """Tell whether one more row may be used."""
@@ -128,10 +156,15 @@ class Slot:
 
     def _allocate(self, what: int, size: int) -> None:
         """Own at least ``size`` bytes of a buffer or of the rows. Raises OSError when the disk has no room."""
-        if size > self._own[what]:
-            whole = -(-size // _PART) * _PART
+        if size > self._own[what] and self._fd >= 0:
+            whole = _whole(size)
             os.posix_fallocate(self._fd, _FIRST + what * _BUFFER, whole)
             self._own[what] = whole
+
+
+def _whole(size: int) -> int:
+    """Round up to what is allocated at once."""
+    return -(-size // _PART) * _PART
 
 
 def read(path: Path) -> Live | None:
