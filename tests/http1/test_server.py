@@ -82,6 +82,10 @@ POST = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
 GOOD = b"HTTP/1.1 200 OK\r\nx-len: 3\r\ncontent-length: 8\r\n\r\nPOST abc"
 
 
+# What Java's own client says with every request in clear text.
+OFFER = b"POST /a HTTP/1.1\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEA\r\n"
+
+
 @pytest.mark.parametrize(
     ("sent", "want"),
     [
@@ -92,6 +96,18 @@ GOOD = b"HTTP/1.1 200 OK\r\nx-len: 3\r\ncontent-length: 8\r\n\r\nPOST abc"
             b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n2;x=y\r\nbc\r\n0\r\n\r\n",
             GOOD,
             id="chunked",
+        ),
+        pytest.param(OFFER + b"content-length: 3\r\n\r\nabc", GOOD, id="another protocol offered"),
+        pytest.param((OFFER + b"content-length: 3\r\n\r\nabc") * 2 + POST, GOOD * 3, id="offered twice"),
+        pytest.param(
+            OFFER + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n" + POST,
+            GOOD * 2,
+            id="offered, chunked",
+        ),
+        pytest.param(
+            OFFER.replace(b"POST", b"GET") + b"\r\n" + POST,
+            b"HTTP/1.1 200 OK\r\nx-len: 0\r\ncontent-length: 4\r\n\r\nGET " + GOOD,
+            id="offered without a body",
         ),
         pytest.param(
             b"HEAD /a HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -152,7 +168,7 @@ async def test_bytes(sent: bytes, want: bytes) -> None:
         pytest.param(b"GET / HTTP/1.1\r\na: b\r\n c\r\n\r\n", 400, id="folded header"),
         pytest.param(b"GET / HTTP/1.1\r\na: b\0c\r\n\r\n", 400, id="NUL"),
         pytest.param(b"hello\r\n\r\n", 400, id="no HTTP"),
-        pytest.param(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", 400, id="upgrade"),
+        pytest.param(b"CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n", 400, id="tunnel"),
         pytest.param(b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", 414, id="long target"),
         pytest.param(b"GET / HTTP/1.1\r\na: " + b"b" * 70000 + b"\r\n\r\n", 431, id="one large header"),
         pytest.param(b"GET / HTTP/1.1\r\na: " + b"b" * 200000, 431, id="a header without end"),

@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.base import clock
 from stoker.http1.exchange import Exchange
-from stoker.http1.message import head
+from stoker.http1.message import framing, head
 
 _MAX_PIPELINED: Final = 8
 LARGE_BYTES: Final = 1 << 20  # a larger body is put together while it comes
@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
         "head_bytes",
         "known",
         "lingering",
+        "offered",
         "parser",
         "queue",
         "request",
@@ -90,6 +91,7 @@ class Connection(asyncio.Protocol):
         self.head_bytes = 0  # of an incomplete head, before this read
         self.arrived_bytes = 0  # in this read
         self.lingering = False
+        self.offered = False  # another protocol, for which the parser would stop: we read on as if nothing were said
         self.spoilt = False  # unreadable bytes came behind a good request: answer that one, then close
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -121,12 +123,30 @@ class Connection(asyncio.Protocol):
             self.head_bytes = 0
         try:
             self.parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+        except httptools.HttpParserError:
             self._broken(400)
         if self.request is not None:
             self._unfinished(self.request)
         if self.queue and len(self.queue) >= _MAX_PIPELINED:
             self.transport.pause_reading()
+
+    def _decline(self, rest: bytes) -> None:
+        """Read on in HTTP/1.1 where a client offered another protocol, as Java's own client does with every request.
+
+        The parser stops behind such a head, so another one is told how the body is framed and goes on from there.
+        """
+        while (request := self.request) is not None and self.offered:
+            self.parser = httptools.HttpRequestParser(self)
+            try:
+                self.parser.feed_data(framing(request.method, request.headers, http10=request.http10))
+                self.offered = False
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+            except httptools.HttpParserError:
+                self._broken(400)
 
     def _unfinished(self, request: Exchange) -> None:
         """Bound what may still come of a request that this read has not completed."""
@@ -159,13 +179,13 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Make the exchange."""
-        if self.lingering or self.spoilt:
+        if self.lingering or self.spoilt or self.offered:
             return
         self.request = Exchange(self, self.body_limit)
 
     def on_url(self, piece: bytes) -> None:
         """Collect the target."""
-        if self.request is not None:
+        if self.request is not None and not self.offered:
             self.request.target += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -185,7 +205,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Let the application look at the head before a byte of the body is kept."""
         request = self.request
-        if request is None:
+        if request is None or self.offered:
             return
         server = self.server
         wrong = self._odd(request)
@@ -220,8 +240,9 @@ class Connection(asyncio.Protocol):
             if size > limits.head_bytes:
                 return 431
         request.method = parser.get_method()
-        if (b"upgrade" in headers or request.method == b"CONNECT") and parser.should_upgrade():
-            return 400  # the parser would take the body for another protocol
+        if request.method == b"CONNECT":
+            return 400
+        self.offered = b"upgrade" in headers and parser.should_upgrade()
         keep = parser.should_keep_alive()
         request.close = not keep
         # Without a connection header only 1.1 is kept, so the version need not be asked for.
@@ -248,6 +269,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Hand the request over, in its turn."""
+        if self.offered and self.parser.should_upgrade():  # of the offer: the body is still to come
+            return
         request, self.request = self.request, None
         if request is None:
             return
