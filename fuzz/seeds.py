@@ -71,7 +71,7 @@ REQUESTS = (
 HTTP = (
     b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n",
     b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nhost: x\r\n\r\n",
-    b"POST /a HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nhiGET / HTTP/1.1\r\n\r\n",
     b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nt: 1\r\n\r\n",
     b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\nhi",
     b"POST /a HTTP/1.0\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nhi",
