@@ -30,6 +30,26 @@ def test_caps(given_: dict[str, int | None], want: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given_", "want"),
+    [
+        ({}, 1),
+        ({"n": None}, 1),
+        ({"n": 4}, 4),
+        ({"n": 2, "best_of": 5}, 5),
+        ({"n": 0}, 1),
+        ({"n": "4"}, 1),  # the engine will say what is wrong with it
+        ({"prompt": "one"}, 1),
+        ({"prompt": [1, 2, 3]}, 1),
+        ({"prompt": []}, 1),
+        ({"prompt": ["one", "two", "three"]}, 3),
+        ({"prompt": [[1, 2], [3]], "n": 2}, 4),
+    ],
+)
+def test_answers(given_: dict[str, object], want: int) -> None:
+    assert read(msgspec.json.encode({"model": "m", **given_})).answers == want
+
+
+@pytest.mark.parametrize(
     ("body", "want"),
     [
         pytest.param(b'{"model":"m"}', b'{"max_tokens":9,"model":"m"}', id="inserted in front"),

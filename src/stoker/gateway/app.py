@@ -302,6 +302,7 @@ class App:
     def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
+        ticket.answers = asked.answers
         size = len(asked.messages)
         if 0 < size <= prompt.REACH and not asked.mixed:
             head = turns = bytes(asked.messages)  # nothing but a conversation: one copy serves everything

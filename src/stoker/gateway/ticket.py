@@ -41,6 +41,7 @@ class Ticket(msgspec.Struct, eq=False):
     stream: bool = False
     attempts: int = 0
     turn: int = 0
+    answers: int = 1  # that are generated for it
     prompt_bytes: int = 0
     tools_bytes: int = 0
     system_bytes: int = 0

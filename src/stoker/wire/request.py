@@ -33,6 +33,16 @@ class Asked(msgspec.Struct, kw_only=True):
     instructions: msgspec.Raw = _ABSENT  # responses
     system: msgspec.Raw = _ABSENT  # messages
     metadata: msgspec.Raw = _ABSENT
+    n: Any = msgspec.UNSET
+    best_of: Any = msgspec.UNSET
+
+    @property
+    def answers(self) -> int:
+        """How many answers are generated: so many for each prompt, if there are several."""
+        if self.n is msgspec.UNSET and self.best_of is msgspec.UNSET and not self.prompt:
+            return 1
+        each = max([1, *(value for value in (self.n, self.best_of) if type(value) is int)])
+        return each * _prompts(self.prompt)
 
     @property
     def wants_usage(self) -> bool:
@@ -104,6 +114,14 @@ def _first(limit: int, *members: bytes) -> bytes:
         if limit <= 0:
             break
     return b"".join(parts)
+
+
+def _prompts(prompt: msgspec.Raw) -> int:
+    """Count the prompts of a completion; a list of numbers is one prompt, in tokens."""
+    begin = bytes(memoryview(prompt)[:64])
+    if not begin.startswith(b"[") or begin[1:].lstrip()[:1] not in (b'"', b"["):
+        return 1
+    return len(msgspec.json.decode(prompt, type=list[msgspec.Raw]))
 
 
 class _User(msgspec.Struct):

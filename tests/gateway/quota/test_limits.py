@@ -232,6 +232,20 @@ async def test_what_begins_together_is_counted_together(tmp_path: Path) -> None:
         assert spent(rig, "alice") < 100
 
 
+async def test_every_answer_of_one_request_is_reserved(tmp_path: Path) -> None:
+    known = people(Limits(tokens_per_minute=100_000))
+    async with engines(silent) as (engine,), gateway(tmp_path, routes(endpoint(engine)), callers=known) as rig:
+        reserved = []
+        for count in (1, 4):
+            client = await rig.connect()
+            client.send(post(ask(stream=True, n=count, max_tokens=1000)))
+            await until(lambda: len(engine.seen) > len(reserved))
+            reserved.append(spent(rig, "alice"))
+            client.close()
+            await rig.idle()
+        assert reserved[1] > 3 * reserved[0]
+
+
 async def test_a_models_requests_at_once(tmp_path: Path) -> None:
     async with engines(silent) as (engine,):
         policy = model(routes(endpoint(engine)), Limits(concurrent=2))

@@ -58,7 +58,7 @@ class Account:
         # Whether there are images in it is looked for only where that would change the estimate.
         opaque = size > estimate.OPAQUE_TOKENS and body.opaque
         tokens = estimate.prompt(size, service.ratio, opaque=opaque)
-        tokens += service.answers.expected(body.output)
+        tokens += service.answers.expected(body.output) * self.ticket.answers
         self._go = go
         self._asks = grant.caller, service, tokens
         house.limits.reserve(grant.caller, service.spec, tokens=tokens, done=self._limited)
@@ -148,7 +148,7 @@ def _learn(service: ServiceState, ticket: Ticket, tokens: Tokens) -> None:
     if tokens.prompt and not tokens.estimated:
         service.ratio.learn(ticket.prompt_bytes, tokens.prompt)
     if tokens.output:
-        service.answers.learn(tokens.output)
+        service.answers.learn(tokens.output // ticket.answers)
 
 
 def _times(ticket: Ticket, follow: Follower | None) -> Times:
