@@ -77,9 +77,10 @@ class House:
         self.seen.append((exchange.method, exchange.target, exchange.body))
         exchange.respond(200, b"", b"ok")
 
-    def broken(self, status: int) -> bytes:
+    def broken(self, status: int, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+        del headers
         assert 400 <= status < 500
-        return b""
+        return b"", b""
 
 
 def ours(data: bytes, cuts: list[int]) -> tuple[list[Request], bytes]:

@@ -52,8 +52,8 @@ class Ours:
         said = understood(exchange.method, exchange.target, exchange.headers.items(), exchange.body)
         exchange.respond(200, b"content-type: text/plain\r\n", said)
 
-    def broken(self, _: int) -> bytes:
-        return b""
+    def broken(self, _: int, __: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+        return b"", b""
 
 
 async def theirs(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

@@ -38,8 +38,9 @@ class Echo:
         elif exchange.target != b"/never":
             exchange.respond(200, b"x-len: %d\r\n" % exchange.size, exchange.method + b" " + exchange.body)
 
-    def broken(self, status: int) -> bytes:
-        return b"broken %d" % status
+    def broken(self, status: int, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+        del headers
+        return b"content-type: application/json\r\n", b"broken %d" % status
 
     def client_gone(self) -> None:
         self.gone += 1

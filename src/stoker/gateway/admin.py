@@ -41,9 +41,10 @@ class Admin:
         else:
             exchange.respond(404, _JSON, errors.body(404, "There is no such page here.", code="unknown_url"))
 
-    def broken(self, status: int) -> bytes:
-        """Give the error body for a head that could not be read."""
-        return errors.body(status, "The request could not be read.")
+    def broken(self, status: int, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+        """Write the error for a head that could not be read."""
+        del headers
+        return _JSON, errors.body(status, "The request could not be read.")
 
 
 _TEXTS = {

@@ -36,6 +36,7 @@ _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _SHOWN: Final = {path: path.decode() for path in BY_PATH}
 _PROBE_HEADER: Final = HEADER.encode()
 _READ: Final = (b"GET", b"HEAD")
+_ANTHROPIC: Final = b"/v1/messages"
 _FORGED: Final = Denial(code="invalid_probe", message="The probe header is not valid.")
 
 
@@ -71,11 +72,11 @@ class App:
         elif exchange.method != b"POST" and self._house.door.opens(exchange, path):
             return True
         ticket = self._ticket(exchange, _SHOWN.get(path) or path[:256].decode("utf-8", "replace"))
+        if dialect is MESSAGES or dialect is COUNT_TOKENS or (dialect is None and path.startswith(_ANTHROPIC)):
+            ticket.extra = b"request-id: %b\r\n" % ticket.request_id.encode()  # where anthropic clients look for it
         if dialect is None:
             return False
         ticket.surface, ticket.dialect = dialect, dialect.name
-        if dialect is MESSAGES or dialect is COUNT_TOKENS:
-            ticket.extra = b"request-id: %b\r\n" % ticket.request_id.encode()  # where anthropic clients look for it
         return ticket.denial is None and exchange.method == b"POST"
 
     def _ticket(self, exchange: Exchange, path: str) -> Ticket:
@@ -130,21 +131,23 @@ class App:
         elif dialect is None:
             self._other(ticket, exchange)
         elif exchange.method != b"POST":
-            self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message="Use POST here."), "method")
+            self._wrong_method(ticket, "POST")
         elif switch(dialect) not in self._house.fleet.routes.dialects:
             message = f"The dialect {dialect.name} is switched off on this gateway."
             self._refuse(ticket, Trouble(status=404, code="unknown_url", message=message), "dialect")
         else:
             self._call(ticket, dialect, exchange)
 
-    def broken(self, status: int) -> bytes:
-        """Give the error body for a head that could not be read."""
+    def broken(self, status: int, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+        """Write the error for a head that could not be read, with what every answer carries."""
         texts = {
             408: "The request did not come in time.",
             414: "The URL is too long.",
             431: "The headers are too large.",
         }
-        return errors.body(status, texts.get(status, "The request could not be read."))
+        name, cross = self._house.meter.name().encode(), self._house.door.cross
+        fields = b"%bx-request-id: %b\r\n%b" % (_JSON, name, cross.fields(headers) if cross is not None else b"")
+        return fields, errors.body(status, texts.get(status, "The request could not be read."))
 
     # Who.
 
@@ -164,6 +167,10 @@ class App:
     def _refuse(self, ticket: Ticket, trouble: Trouble, why: str) -> None:
         self._house.meter.write(ticket.record(rejected(why), trouble.status), ticket.client)
         refuse(ticket, family(ticket), trouble)
+
+    def _wrong_method(self, ticket: Ticket, right: str) -> None:
+        ticket.extra += b"allow: %b\r\n" % right.encode()
+        self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message=f"Use {right} here."), "method")
 
     def _fault(self, ticket: Ticket, status: int) -> None:
         if status == 413:
@@ -199,7 +206,7 @@ class App:
             self._refuse(ticket, Trouble(status=404, code="unknown_url", message=message), "not_found")
             return
         if exchange.method not in _READ:
-            self._refuse(ticket, Trouble(status=405, code="method_not_allowed", message="Use GET here."), "method")
+            self._wrong_method(ticket, "GET")
             return
         mine, name = catalog.names(self._house.fleet, ticket.grant), catalog.asked_for(path)
         if name is not None:

@@ -40,8 +40,8 @@ class App(Protocol):
     def request(self, exchange: Exchange) -> None:
         """Answer, now or later. ``exchange.fault`` is the status of a body that will not come, else 0."""
 
-    def broken(self, status: int) -> bytes:
-        """Give the error body for a head that could not be read."""
+    def broken(self, status: int, headers: dict[bytes, bytes]) -> tuple[bytes, bytes]:
+        """Give header lines and body of an error that concerns no request: a head that could not be read, a bug."""
 
 
 class House(Protocol):
@@ -344,10 +344,9 @@ class Connection(asyncio.Protocol):
         if request is not None:
             request.connection = None
         if self.current is None and not self.queue:
-            body = self.server.app.broken(status)
+            fields, body = self.server.app.broken(status, request.headers if request is not None else {})
             self.transport.write(
-                b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-                % (head(status), len(body), body)
+                b"%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head(status), fields, len(body), body)
             )
             self._close(graceful=True)
         else:  # the answer that is under way must not be followed by bytes that belong to another request

@@ -41,7 +41,7 @@ class Server:
                 exchange.abort()
             else:
                 exchange.close = True
-                exchange.respond(500, b"content-type: application/json\r\n", self.app.broken(500))
+                exchange.respond(500, *self.app.broken(500, exchange.headers))
             return False
 
     def drain(self) -> None:

@@ -72,6 +72,27 @@ async def test_every_page_may_ask_where_the_owner_wants_that(tmp_path: Path) -> 
         assert asked.header("access-control-allow-credentials") == ""
 
 
+async def test_a_head_that_cannot_be_read_is_answered_like_any_other(tmp_path: Path) -> None:
+    door = Door(cors=Cors(origins=(PAGE,)))
+    async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine), door=door)) as rig:
+        many = [f"a{number}: b" for number in range(200)]
+        told = await rig.once(send("GET", "/v1/models", f"origin: {PAGE}", *many))
+        assert (told.status, allowed(told)) == (431, PAGE)
+        assert told.header("x-request-id").startswith("gateway-0-")
+        assert told.header("content-type") == "application/json"
+
+
+async def test_a_wrong_method_names_the_right_one_and_anthropic_clients_find_their_id(tmp_path: Path) -> None:
+    async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine))) as rig:
+        got = await rig.once(send("GET", "/v1/messages", BEARER))
+        assert (got.status, got.header("allow")) == (405, "POST")
+        put = await rig.once(send("PUT", "/v1/models", BEARER))
+        assert (put.status, put.header("allow")) == (405, "GET")
+        unknown = await rig.once(send("GET", "/v1/messages/batches", BEARER))
+        assert unknown.status == 404
+        assert unknown.header("request-id") == unknown.header("x-request-id") != ""
+
+
 async def test_off_by_default(tmp_path: Path) -> None:
     async with engines(whole) as (engine,), gateway(tmp_path, routes(endpoint(engine))) as rig:
         assert (await rig.once(preflight("/v1/models"))).status == 401
