@@ -12,6 +12,12 @@ from harness import BIN, Running, free_port, running
 VENVS = Path(__file__).parents[1] / "build" / "peers"
 ROUTERS = {
     "vllm-router": ("vllm-router==0.1.17", "vllm-router", ("--policy", "round_robin", "--prometheus-port", "{spare}")),
+    # The same router doing what our gateway does with everything on: choosing by what a replica has cached.
+    "vllm-router-cache": (
+        "vllm-router==0.1.17",
+        "vllm-router",
+        ("--policy", "cache_aware", "--prometheus-port", "{spare}"),
+    ),
     "sglang-router": (
         "sglang-router==0.3.2",
         "sglang-router",
@@ -56,12 +62,13 @@ def _installed(name: str, package: str) -> Path | None:
 
 def _router(stack: ExitStack, name: str, upstream: int) -> Running | None:
     package, command, more = ROUTERS[name]
-    bin_ = _installed(name, package)
+    bin_ = _installed(package.partition("==")[0], package)
     if bin_ is None:
         return None
     port = free_port()
+    workers = [f"http://127.0.0.1:{upstream}", f"http://localhost:{upstream}"][: 1 + ("cache_aware" in more)]
     first, rest = (more[:1], more[1:]) if more[0] == "launch" else ((), more)
-    words = [*first, "--worker-urls", f"http://127.0.0.1:{upstream}", "--host", "127.0.0.1", "--port", str(port), *rest]
+    words = [*first, "--worker-urls", *workers, "--host", "127.0.0.1", "--port", str(port), *rest]
     argv = [bin_ / command, *(word.format(spare=free_port()) for word in words)]
     return stack.enter_context(running(name, argv, port, core=1))
 

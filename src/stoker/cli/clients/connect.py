@@ -73,8 +73,11 @@ def _check(client: Known, service: Service, api: Client) -> int:
     key = service.key or client_key()
     if not key:
         key = _key(api, {"caller": "chat", "namespace": "default", "lifeSeconds": 300, "wait": True})
-    with err.status(f"one turn as {client.name}"):
-        found = list(turn(client, replace(service, key=key)))
+    found = []
+    with err.status(f"one turn as {client.name}") as seen:
+        for row in turn(client, replace(service, key=key)):
+            seen.update(f"one turn as {client.name}: {row.name} {row.finding.state.value}")
+            found.append(row)
     table(found)
     return 1 if any(row.fails for row in found) else 0
 
