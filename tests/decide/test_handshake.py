@@ -271,6 +271,7 @@ class Handshake(RuleBasedStateMachine):
                 and (p := self._published(r.name, f"{r.name}-{r.memory.attempt}", gateways)) is not None
                 and p.state is State.SERVE
                 and p.acknowledged,
+                offered=self.decisions[r.name].route is State.SERVE,
             )
             for r in self.rows.values()
         ]

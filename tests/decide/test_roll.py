@@ -117,6 +117,21 @@ def test_a_deleted_deployment_is_gone_when_its_replicas_are() -> None:
     assert decide(wanted(1, deleted=True)).gone
 
 
+def test_an_old_one_of_which_not_every_worker_has_told_stays_until_others_serve() -> None:
+    """The controller came back a moment ago; what it has not heard of yet may be all that serves."""
+    want = Wanted(replicas=1, hash="new", recreate=False)
+    silent = Replica(name="a", index=0, hash="old", serving=False, offered=True)
+    loading = Replica(name="b", index=0, hash="new", serving=False)
+    assert roll(want, [silent, loading], since=NOW, now=NOW).retire == ()
+    ready = Replica(name="b", index=0, hash="new", serving=True, offered=True)
+    told = Replica(name="a", index=0, hash="old", serving=True, offered=True)
+    assert [r.name for r in roll(want, [told, ready], since=NOW, now=NOW).retire] == ["a"]
+    down = [silent, Replica(name="c", index=1, hash="old", serving=True, offered=True)]
+    assert [r.name for r in roll(Wanted(replicas=1, hash="old", recreate=False), down, since=NOW, now=NOW).retire] == [
+        "a"
+    ]
+
+
 @given(
     count=st.integers(0, 4),
     recreate=st.booleans(),

@@ -24,8 +24,11 @@ DRAIN: Final = "stoker.dev/drain"
 _SHAPE: Final = ("model", "modelCacheRef", "runtime", "engine", "resources", "loraAdapters", "serving", "template")
 
 
-async def run(desk: Desk, world: World, *, serving: set[str]) -> None:
-    """Make one pass over all deployments; ``serving`` names the replicas that every live gateway may use."""
+async def run(desk: Desk, world: World, *, serving: set[str], offered: set[str]) -> None:
+    """Make one pass over all deployments.
+
+    ``serving`` names the replicas that every live gateway may use, ``offered`` those that the routes have.
+    """
     for deployment in world.all("ModelDeployment"):
         mine = [r for r in world.all("ModelReplica") if r.owner is not None and r.owner.uid == deployment.uid]
         spec = cast("ModelDeploymentSpec", parse_spec("ModelDeployment", deployment.spec))
@@ -33,7 +36,7 @@ async def run(desk: Desk, world: World, *, serving: set[str]) -> None:
         since = deployment.status.get("rolloutSince")
         decision = roll(
             wanted,
-            [_view(r, serving) for r in mine],
+            [_view(r, serving, offered) for r in mine],
             since=float(since) if isinstance(since, int | float) else 0.0,
             now=world.now,
         )
@@ -74,7 +77,7 @@ def _exclusive(spec: ModelDeploymentSpec, world: World) -> bool:
     return len(free) < needs
 
 
-def _view(replica: Resource, serving: set[str]) -> Replica:
+def _view(replica: Resource, serving: set[str], offered: set[str]) -> Replica:
     spec = cast("ModelReplicaSpec", parse_spec("ModelReplica", replica.spec))
     conditions = replica.status.get("conditions")
     listed = [c for c in conditions if isinstance(c, dict)] if isinstance(conditions, list) else []
@@ -89,6 +92,7 @@ def _view(replica: Resource, serving: set[str]) -> Replica:
         hash=spec.template_hash,
         retired=replica.deleted_at is not None,
         serving=replica.uid in serving and holds(conditions, "Ready"),
+        offered=replica.uid in offered,
         failing=failing,
         devices=spec.devices,
     )

@@ -42,7 +42,8 @@ async def pass_once(desk: Desk, board: Board) -> float:
     except Driver as error:
         routing.refused(error)
     await replicas.carry_out(desk, seen, steps)
-    await deployments.run(desk, seen, serving=replicas.serving(steps, seen, board))
+    serving = replicas.serving(steps, seen, board)
+    await deployments.run(desk, seen, serving=serving, offered=replicas.offered(steps))
     await services.run(desk, seen, board)
     desk.passes += 1
     waits = [RESYNC, *(s.decision.look_again for s in steps if s.decision.look_again is not None)]

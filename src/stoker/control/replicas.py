@@ -354,6 +354,11 @@ def serving(steps: list[Step], world: World, board: Board) -> set[str]:
     return {step.resource.uid for step in steps if _serves(step, world, board)}
 
 
+def offered(steps: list[Step]) -> set[str]:
+    """Name the replicas (by uid) that the routes offer, whether or not every worker has said so."""
+    return {step.resource.uid for step in steps if step.decision.route is State.SERVE}
+
+
 def _serves(step: Step, world: World, board: Board) -> bool:
     if step.attempt is None or step.decision.route is not State.SERVE:
         return False

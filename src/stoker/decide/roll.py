@@ -17,13 +17,17 @@ from stoker.decide.conditions import Condition, no, yes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica that exists. ``serving``: routable, and every live gateway worker knows it."""
+    """One replica that exists. ``serving``: routable, and every live gateway worker knows it.
+
+    ``offered``: the routes have it, but not every worker has said that it knows. Requests may well go to it.
+    """
 
     name: str
     index: int
     hash: str
     retired: bool = False
     serving: bool = False
+    offered: bool = False
     failing: str = ""  # its first missing rung, in words
     devices: tuple[str, ...] = ()
 
@@ -90,7 +94,7 @@ def roll(wanted: Wanted, replicas: Sequence[Replica], *, since: float, now: floa
 
 
 def _surplus(current: Sequence[Replica], count: int) -> list[Replica]:
-    by_worth = sorted(current, key=lambda r: (r.serving, -r.index))
+    by_worth = sorted(current, key=lambda r: (r.serving, r.offered, -r.index))
     return by_worth[: max(0, count)]
 
 
@@ -98,7 +102,8 @@ def _old_to_retire(wanted: Wanted, kept: Sequence[Replica], old: Sequence[Replic
     """Choose old replicas that may go now."""
     if wanted.recreate or wanted.replicas == 0:
         return list(old)
-    idle = [r for r in old if not r.serving]
+    # A controller that has just come back has not heard from every worker: what is offered may be all that serves.
+    idle = [r for r in old if not r.serving and not r.offered]
     serving_old = sorted((r for r in old if r.serving), key=lambda r: -r.index)
     serving = sum(r.serving for r in kept) + len(serving_old)
     spare = max(0, serving - (wanted.replicas - wanted.unavailable))
