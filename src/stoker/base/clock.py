@@ -2,15 +2,13 @@
 
 import time
 
+# The functions themselves and no wrappers: the gateway asks a dozen times a request.
 
-def now() -> float:
-    """Seconds since the epoch (UTC). For records and conditions; it may jump."""
-    return time.time()
+now = time.time
+"""Seconds since the epoch (UTC). For records and conditions; it may jump."""
 
-
-# Seconds on a clock that never jumps: for durations inside one boot; equal over processes. The function itself and no
-# wrapper: the gateway asks a dozen times a request.
 mono = time.monotonic
+"""Seconds on a clock that never jumps: for durations inside one boot; equal over processes."""
 
 
 def rfc3339(seconds: float) -> str:

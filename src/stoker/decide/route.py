@@ -16,6 +16,7 @@ Ties are broken by the same number, so equal inputs always give the same answer.
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from math import inf
+from operator import itemgetter
 from typing import Protocol
 
 import msgspec
@@ -67,6 +68,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 # By their names in the module: an enum's member is looked up by a Python call before Python 3.12.
 _FREE, _FULL, _HOME, _AWAY = Why.FREE, Why.FULL, Why.HOME, Why.AWAY
+_by_score = itemgetter(0)
 _NOBODY = Choice("", Why.NONE)
 
 
@@ -116,23 +118,22 @@ def _straight_home(target: Target, loads: Mapping[str, Load], key: int, now: flo
     names = target.endpoints
     if len(names) > affinity.CANDIDATES or target.weight <= 0:
         return None
-    scores: dict[int, str] = {}
+    ranked: list[tuple[int, str, Load]] = []
     for name in names:
         load = loads.get(name)
         if load is None or not load.serving or load.ejected_until > now:
             return None
-        scores[affinity.score(key, load.seed)] = name
-    home = scores[max(scores)]
-    load = loads[home]
+        ranked.append((affinity.score(key, load.seed), name, load))
+    ranked.sort(key=_by_score, reverse=True)
+    _, home, load = ranked[0]
     slots, there = load.slots, load.running
     if there < affinity.QUIET and (not slots or there < slots):
         return Choice(home, _HOME)
-    running = {name: there if name == home else loads[name].running for name in names}
-    most = affinity.bound(sum(running.values()), len(names))
-    for score in sorted(scores, reverse=True):
-        name = scores[score]
-        slots = loads[name].slots
-        if running[name] < most and (not slots or running[name] < slots):
+    running = [there, *(load.running for _, _, load in ranked[1:])]
+    most = affinity.bound(sum(running), len(names))
+    for (_, name, load), there in zip(ranked, running, strict=True):
+        slots = load.slots
+        if there < most and (not slots or there < slots):
             return Choice(name, _HOME if name == home else _AWAY)
     return None
 

@@ -82,6 +82,7 @@ class Rows:
 
 _COUNTS: Final = struct.Struct(f"<{WORKERS}i")
 _ONE: Final = struct.Struct("<i")
+_pack_one, _read_one, _read_all = _ONE.pack_into, _ONE.unpack_from, _COUNTS.unpack_from
 
 
 class Slots:
@@ -112,18 +113,18 @@ class Slots:
     def add(self, name: str) -> None:
         """Count one more where there is no limit. The column is ours alone, so no lock is needed."""
         at = self._table.row(name) + self._column
-        (count,) = _ONE.unpack_from(self._table.map, at)
-        _ONE.pack_into(self._table.map, at, count + 1)
+        _pack_one(self._table.map, at, _read_one(self._table.map, at)[0] + 1)
 
     def give(self, name: str) -> None:
         """Give a slot back. The column is ours alone, so no lock is needed."""
         at = self._table.row(name) + self._column
-        (count,) = _ONE.unpack_from(self._table.map, at)
-        _ONE.pack_into(self._table.map, at, max(0, count - 1))
+        count = _read_one(self._table.map, at)[0]
+        if count > 0:
+            _pack_one(self._table.map, at, count - 1)
 
     def taken(self, name: str) -> int:
         """Count the slots that are taken over all workers."""
-        return sum(_COUNTS.unpack_from(self._table.map, self._table.row(name)))
+        return sum(_read_all(self._table.map, self._table.row(name)))
 
     def forget(self, worker: int) -> None:
         """Free what a dead worker held."""

@@ -252,7 +252,7 @@ class App:
             return
         body = exchange.body
         exchange.forget()
-        self._describe(ticket, dialect, asked)
+        talk = self._describe(ticket, dialect, asked)
         service = self._service(ticket, asked.model)
         if service is None or (ticket.grant is not None and not ticket.grant.may_use(service.spec.name)):
             mine = catalog.names(self._house.fleet, ticket.grant)
@@ -261,9 +261,10 @@ class App:
         ticket.service = service.spec.name
         if service.spec.strip and dialect.capped:
             body, stripped = normalise.strip(body, service.spec.strip)
-            asked = read(dialect.name, body) if stripped else asked
+            if stripped:
+                asked, talk = read(dialect.name, body), b""
             ticket.splices = tuple(f"normalised:{rule}" for rule in stripped)
-        self._steer(ticket, service, asked=asked, body=body)
+        self._steer(ticket, service, asked=asked, body=body, talk=talk)
         if dialect is COUNT_TOKENS and dialect.name not in service.spoken:
             Counting(self._house, ticket, service).begin(asked, body)
         elif ticket.probe is None and service.speaks_only_others(dialect.name):
@@ -272,8 +273,8 @@ class App:
         else:
             self._forward(ticket, dialect, service, asked=asked, body=body)
 
-    def _steer(self, ticket: Ticket, service: ServiceState, *, asked: Asked, body: bytes) -> None:
-        """Note what the choice of an endpoint rests on."""
+    def _steer(self, ticket: Ticket, service: ServiceState, *, asked: Asked, body: bytes, talk: bytes) -> None:
+        """Note what the choice of an endpoint rests on; ``talk``: the conversation, where there is nothing else."""
         spec = service.spec
         if spec.adapters:
             ticket.adapter = spec.adapters.get(asked.model, "")
@@ -283,7 +284,7 @@ class App:
             if spec.duplicates != "Allow":
                 ticket.turn_mark = self._house.again.turn_mark(ticket.key_id, given + ticket.path.encode(), body)
         if service.several:
-            ticket.key, normalised = routing_key(service, given, asked)
+            ticket.key, normalised = routing_key(service, given, asked, talk)
             if normalised:
                 ticket.extra += b"x-stoker-normalised: %b\r\n" % ",".join(normalised).encode()
 
@@ -306,19 +307,21 @@ class App:
         answer = Answer(ticket, dialect, sent.voice)
         Forward(self._house, ticket, service, answer=answer, body=sent).begin()
 
-    def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> None:
+    def _describe(self, ticket: Ticket, dialect: Dialect, asked: Asked) -> bytes:
+        """Note what the record says of a request; gives the conversation, where that is all that there is to read."""
         ticket.model = asked.model[:256]
         ticket.stream = bool(asked.stream) and dialect.streams
         ticket.answers = asked.answers
         size = len(asked.messages)
         if 0 < size <= prompt.REACH and not asked.mixed:
-            head = turns = bytes(asked.messages)  # nothing but a conversation: one copy serves everything
+            talk = head = turns = bytes(asked.messages)  # nothing but a conversation: one copy serves everything
         else:
-            head, turns, size = asked.head(prompt.REACH), asked.turns, asked.size
+            talk, head, turns, size = b"", asked.head(prompt.REACH), asked.turns, asked.size
             ticket.tools_bytes, ticket.system_bytes = len(asked.tools), len(asked.system) + len(asked.instructions)
         ticket.prompt_bytes = size
         ticket.blocks = prompt.blocks(prompt.plain(head), salt=self._house.salt)
         ticket.turn = prompt.turn(turns)
+        return talk
 
     def _service(self, ticket: Ticket, model: str) -> ServiceState | None:
         """Find the service of a model; a probe names its endpoint, which may not be in any service yet."""

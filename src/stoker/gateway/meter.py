@@ -106,7 +106,9 @@ class Meter:
             return False
         if self.journal is not None:
             self.journal.add(record, client)
-        self.recount(record)
+        self.written += 1
+        if record.caller != PROBE_CALLER:  # as in recount
+            self._count(record)
         return True
 
     def recount(self, record: Record) -> None:

@@ -12,7 +12,10 @@ from stoker.decide.quota.level import (
     Demand,
     Left,
     Level,
+    ended,
+    granted,
     left,
+    left_of,
     refilled,
     refuse,
     settled,
@@ -149,3 +152,43 @@ def test_the_tightest_limit_is_shown() -> None:
         tokens_reset=DAY_SECONDS / 2,
     )
     assert left((), (), NOON) == Left()
+
+
+WITH_CONCURRENCY = st.builds(
+    Limits,
+    requests_per_minute=st.sampled_from([0, 1, 7, 600]),
+    tokens_per_minute=st.sampled_from([0, 50, 5000]),
+    tokens_per_day=st.sampled_from([0, 400, 100_000]),
+    concurrent=st.sampled_from([0, 1, 3]),
+)
+LEVELS = st.builds(
+    Level,
+    st.one_of(st.just(FULL), st.floats(-700, 700)),
+    st.one_of(st.just(FULL), st.floats(-6000, 6000)),
+    st.floats(NOON - 2 * DAY_SECONDS, NOON + 100),
+    st.sampled_from([int(NOON // DAY_SECONDS), int(NOON // DAY_SECONDS) - 1]),
+    st.integers(0, 200_000),
+)
+
+
+@given(WITH_CONCURRENCY, LEVELS, st.integers(0, 9000), st.integers(0, 4))
+def test_the_short_way_in_leads_where_the_long_way_leads(
+    limits: Limits, level: Level, tokens: int, running: int
+) -> None:
+    now = refilled(level, limits, NOON)
+    refusal = refuse(demand(limits), now, tokens=tokens, running=running, now=NOON)
+    found = granted(level, limits, tokens=tokens, running=running, now=NOON)
+
+    assert found == (None if refusal is not None else taken(now, tokens))
+
+
+@given(WITH_CONCURRENCY, LEVELS, st.integers(0, 9000), st.integers(0, 9000), st.booleans())
+def test_so_does_the_short_way_out(limits: Limits, level: Level, reserved: int, used: int, request: bool) -> None:  # noqa: FBT001 -- given by name
+    want = settled(refilled(level, limits, NOON), reserved, used, request=request)
+
+    assert ended(level, limits, more=used - reserved, request=request, now=NOON) == want
+
+
+@given(WITH_CONCURRENCY, LEVELS)
+def test_what_is_left_of_one_scope_is_what_is_left(limits: Limits, level: Level) -> None:
+    assert left_of(limits, level, NOON) == left([demand(limits)], [level], NOON)

@@ -90,6 +90,41 @@ def refilled(level: Level, limits: Limits, now: float) -> Level:
     return Level(requests, tokens, now, today, level.spent if level.day == today else 0)
 
 
+def granted(  # noqa: C901, PLR0912 -- written out: see below
+    level: Level, limits: Limits, *, tokens: int, running: int, now: float
+) -> Level | None:
+    """Do what ``refilled``, ``refuse`` and ``taken`` do for the request that is let in; None: ``refuse`` says why not.
+
+    Written out, for every request comes by here: three levels and three calls would cost more than the limits.
+    """
+    minutes = (now - level.at) / 60
+    if minutes < 0:
+        minutes = 0.0
+    today = int(now // DAY_SECONDS)
+    spent = level.spent if level.day == today else 0
+    requests = rest = FULL
+    if limits.concurrent and running >= limits.concurrent:
+        return None
+    limit = limits.requests_per_minute
+    if limit:
+        requests = level.requests + minutes * limit
+        if requests > limit:
+            requests = float(limit)
+        if requests < 1:
+            return None
+    limit = limits.tokens_per_minute
+    if limit:
+        rest = level.tokens + minutes * limit
+        if rest > limit:
+            rest = float(limit)
+        if rest < (tokens if 0 < tokens <= limit else _need(tokens, limit)):
+            return None
+    limit = limits.tokens_per_day
+    if limit and spent + (tokens if 0 < tokens <= limit else _need(tokens, limit)) > limit:
+        return None
+    return Level(requests - 1, rest - tokens, now, today, spent + tokens)
+
+
 def refuse(demand: Demand, level: Level, *, tokens: int, running: int, now: float) -> Refusal | None:
     """Say which limit of one scope refuses, if one does: the one that takes longest to heal."""
     limits, worst = demand.limits, None
@@ -134,6 +169,29 @@ def settled(level: Level, reserved: int, used: int, *, request: bool) -> Level:
     return Level(requests, level.tokens - more, level.at, level.day, max(0, level.spent + more))
 
 
+def ended(level: Level, limits: Limits, *, more: int, request: bool, now: float) -> Level:
+    """Do what ``refilled`` and ``settled`` do, in one: ``more`` tokens were used than were reserved."""
+    minutes = (now - level.at) / 60
+    if minutes < 0:
+        minutes = 0.0
+    today = int(now // DAY_SECONDS)
+    spent = (level.spent if level.day == today else 0) + more
+    requests = rest = FULL
+    limit = limits.requests_per_minute
+    if limit:
+        requests = level.requests + minutes * limit
+        if requests > limit:
+            requests = float(limit)
+    if not request:
+        requests += 1
+    limit = limits.tokens_per_minute
+    if limit:
+        rest = level.tokens + minutes * limit
+        if rest > limit:
+            rest = float(limit)
+    return Level(requests, rest - more, now, today, max(0, spent))
+
+
 def share(limits: Limits, part: float) -> Limits:
     """Give the part of each limit that one machine keeps by itself; never nothing, for nothing means no limit."""
 
@@ -146,6 +204,29 @@ def share(limits: Limits, part: float) -> Limits:
         tokens_per_day=some(limits.tokens_per_day),
         concurrent=some(limits.concurrent),
         max_output_tokens=limits.max_output_tokens,
+    )
+
+
+def left_of(limits: Limits, level: Level, now: float) -> Left:
+    """Say what is left of one scope; see ``left``."""
+    requests_limit, tokens_limit, requests, tokens = limits.requests_per_minute, limits.tokens_per_minute, 0.0, 0.0
+    requests_reset = tokens_reset = 0.0
+    if requests_limit:
+        requests = level.requests
+        requests_reset = (requests_limit - requests) * 60 / requests_limit
+    if tokens_limit:
+        tokens = level.tokens
+        tokens_reset = (tokens_limit - tokens) * 60 / tokens_limit
+    by_day = limits.tokens_per_day
+    if by_day and (not tokens_limit or (by_day - level.spent) * tokens_limit < tokens * by_day):
+        tokens_limit, tokens, tokens_reset = by_day, by_day - level.spent, DAY_SECONDS - now % DAY_SECONDS
+    return Left(
+        requests_limit,
+        int(requests) if requests > 0 else 0,
+        requests_reset,
+        tokens_limit,
+        int(tokens) if tokens > 0 else 0,
+        tokens_reset,
     )
 
 

@@ -18,7 +18,19 @@ from pathlib import Path
 from typing import Final
 
 from stoker.base.errors import Driver
-from stoker.decide.quota.level import Demand, Level, Refusal, Verdict, left, longest, refilled, refuse
+from stoker.decide.quota.level import (
+    Demand,
+    Level,
+    Refusal,
+    Verdict,
+    ended,
+    granted,
+    left,
+    left_of,
+    longest,
+    refilled,
+    refuse,
+)
 from stoker.decide.quota.level import settled as settled_level
 from stoker.decide.quota.level import taken as taken_level
 from stoker.drivers.hosts import processes
@@ -29,6 +41,8 @@ _COUNTS: Final = struct.Struct(f"<{WORKERS}i")  # requests under way, by worker
 _ONE: Final = struct.Struct("<i")
 _OWNER: Final = struct.Struct("<qq")  # pid and start of a worker, in a row of its own
 _SIZE: Final = _LEVEL.size + _COUNTS.size
+_pack_level = _LEVEL.pack_into
+_pack_one = _ONE.pack_into
 
 
 class Table:
@@ -39,6 +53,7 @@ class Table:
             raise Driver(f"worker {worker} has no column in the table of limits: there are {WORKERS}")
         self._path = path
         self._worker = worker
+        self._column = _LEVEL.size + 4 * worker
         self._today = 0
         self._used: Mapping[str, int] = {}  # tokens of today by scope, as the ledger has them
         self._known: dict[str, int] = {}  # rows that have what the ledger knows
@@ -87,22 +102,38 @@ class Table:
         return Verdict(None, left(demands, levels, now))
 
     def _reserve(self, demand: Demand, *, tokens: int, now: float, force: bool) -> Verdict:
-        name, limits = demand.name, demand.limits
+        name, limits, table = demand.name, demand.limits, self._table
         at = self._known.get(name) or self._row(name)
-        lockf, fd, refusal = fcntl.lockf, self._table.fd, None
+        lockf, fd, mapped, refusal = fcntl.lockf, table.fd, table.map, None
         lockf(fd, fcntl.LOCK_EX, _SIZE, at)
         try:
-            level = refilled(self._level(at), limits, now)
-            if not force:
-                running = sum(_COUNTS.unpack_from(self._table.map, at + _LEVEL.size)) if limits.concurrent else 0
-                refusal = refuse(demand, level, tokens=tokens, running=running, now=now)
+            before = self._level(at)
+            running = sum(_COUNTS.unpack_from(mapped, at + _LEVEL.size)) if limits.concurrent else 0
+            level = granted(before, limits, tokens=tokens, running=running, now=now)
+            if level is None:
+                level = refilled(before, limits, now)
+                refusal = None if force else refuse(demand, level, tokens=tokens, running=running, now=now)
+                level = taken_level(level, tokens) if refusal is None else level
             if refusal is None:
-                level = taken_level(level, tokens)
-                self._write(at, level)
-                self._count(name, at, 1)
+                _pack_level(mapped, at, level.requests, level.tokens, level.at, level.day, level.spent, 0)
+                held = self.held[name] = self.held.get(name, 0) + 1
+                _pack_one(mapped, at + self._column, held)
         finally:
             lockf(fd, fcntl.LOCK_UN, _SIZE, at)
-        return Verdict(refusal, left((demand,), (level,), now))
+        return Verdict(refusal, left_of(limits, level, now))
+
+    def _settle(self, demand: Demand, more: int, *, request: bool, now: float) -> None:
+        name, table = demand.name, self._table
+        at = self._known.get(name) or self._row(name)
+        lockf, fd, mapped = fcntl.lockf, table.fd, table.map
+        lockf(fd, fcntl.LOCK_EX, _SIZE, at)
+        try:
+            level = ended(self._level(at), demand.limits, more=more, request=request, now=now)
+            _pack_level(mapped, at, level.requests, level.tokens, level.at, level.day, level.spent, 0)
+            held = self.held[name] = max(0, self.held.get(name, 0) - 1)
+            _pack_one(mapped, at + self._column, held)
+        finally:
+            lockf(fd, fcntl.LOCK_UN, _SIZE, at)
 
     def _refusal(
         self, demands: Sequence[Demand], rows: Sequence[int], levels: Sequence[Level], *, tokens: int, now: float
@@ -117,6 +148,9 @@ class Table:
 
     def settle(self, demands: Sequence[Demand], *, reserved: int, used: int, now: float, request: bool = True) -> None:
         """End a request that was let in: what it used takes the place of what was reserved."""
+        if len(demands) == 1:
+            self._settle(demands[0], used - reserved, request=request, now=now)
+            return
         rows = self._lock(demands)
         try:
             for at, demand in zip(rows, demands, strict=True):
@@ -166,15 +200,10 @@ class Table:
 
     def _count(self, name: str, at: int, more: int) -> None:
         held = self.held[name] = max(0, self.held.get(name, 0) + more)
-        _ONE.pack_into(self._table.map, at + _LEVEL.size + 4 * self._worker, held)
+        _ONE.pack_into(self._table.map, at + self._column, held)
 
     def _lock(self, demands: Sequence[Demand]) -> list[int]:
         known, lockf, fd = self._known, fcntl.lockf, self._table.fd
-        if len(demands) == 1:
-            name = demands[0].name
-            at = known.get(name) or self._row(name)
-            lockf(fd, fcntl.LOCK_EX, _SIZE, at)
-            return [at]
         rows = [known.get(demand.name) or self._row(demand.name) for demand in demands]
         for at in sorted(rows):
             lockf(fd, fcntl.LOCK_EX, _SIZE, at)

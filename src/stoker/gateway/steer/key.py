@@ -4,7 +4,7 @@ from typing import Final
 
 from stoker.decide.steer.affinity import seed
 from stoker.gateway.fleet import ServiceState
-from stoker.wire import prompt
+from stoker.wire import normalise, prompt
 from stoker.wire.request import Asked
 
 _BY_PREFIX: Final = "PrefixCache"
@@ -18,8 +18,10 @@ def given_session(service: ServiceState, headers: dict[bytes, bytes], asked: Ask
     return prompt.given_session(headers, asked.session_key)
 
 
-def routing_key(service: ServiceState, given: bytes, asked: Asked) -> tuple[int, tuple[str, ...]]:
+def routing_key(service: ServiceState, given: bytes, asked: Asked, talk: bytes) -> tuple[int, tuple[str, ...]]:
     """Make the key to route by, 0 for none, and name the rules that took something volatile out of it.
+
+    ``talk``: the conversation, where there is nothing else and it was copied already.
 
     Nothing is computed where there is nothing to choose. The key is not salted, so that gateways on two machines agree;
     it is never stored.
@@ -31,5 +33,8 @@ def routing_key(service: ServiceState, given: bytes, asked: Asked) -> tuple[int,
         return seed(given), ()
     if not spec.normalise:
         return seed(prompt.opening(asked.head(prompt.HEAD_BYTES))), ()
-    head, rules = prompt.head(asked.conversation(prompt.HEAD_BYTES), tools=bytes(asked.tools))
+    if talk:
+        head, rules = normalise.steady(prompt.opening(talk))
+    else:
+        head, rules = prompt.head(asked.conversation(prompt.HEAD_BYTES), tools=bytes(asked.tools))
     return seed(head), rules

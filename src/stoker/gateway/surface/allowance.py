@@ -22,6 +22,13 @@ _NAMES: Final = {
 }
 
 
+_LINES: Final = b"x-ratelimit-limit-%b: %d\r\nx-ratelimit-remaining-%b: %d\r\nx-ratelimit-reset-%b: %b\r\n"
+_BOTH: Final = (  # in one: most requests that have limits have both
+    b"x-ratelimit-limit-requests: %d\r\nx-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: %b\r\n"
+    b"x-ratelimit-limit-tokens: %d\r\nx-ratelimit-remaining-tokens: %d\r\nx-ratelimit-reset-tokens: %b\r\n"
+)
+
+
 def refused(refusal: Refusal) -> Trouble:
     """Name the limit, its value, and what to do."""
     name = _NAMES[refusal.limit]
@@ -45,6 +52,15 @@ def heals_soon(refusal: Refusal) -> bool:
 
 def fields(left: Left, *, anthropic: bool, now: float) -> bytes:
     """Write the header lines about what is left; nothing about what has no limit."""
+    if not anthropic and left.requests_limit and left.tokens_limit:
+        return _BOTH % (
+            left.requests_limit,
+            left.requests,
+            _until(left.requests_reset),
+            left.tokens_limit,
+            left.tokens,
+            _until(left.tokens_reset),
+        )
     write = _anthropic if anthropic else _openai
     lines = b""
     if left.requests_limit:
@@ -56,9 +72,11 @@ def fields(left: Left, *, anthropic: bool, now: float) -> bytes:
 
 def _openai(what: bytes, limit: int, rest: int, reset: float, now: float) -> bytes:
     del now
-    until = _span(ceil(reset)).encode() if reset >= 1 else b"%dms" % ceil(reset * 1000)
-    lines = b"x-ratelimit-limit-%b: %d\r\nx-ratelimit-remaining-%b: %d\r\nx-ratelimit-reset-%b: %b\r\n"
-    return lines % (what, limit, what, rest, what, until)
+    return _LINES % (what, limit, what, rest, what, _until(reset))
+
+
+def _until(seconds: float) -> bytes:
+    return _span(ceil(seconds)).encode() if seconds >= 1 else b"%dms" % ceil(seconds * 1000)
 
 
 def _anthropic(what: bytes, limit: int, rest: int, reset: float, now: float) -> bytes:
