@@ -212,9 +212,16 @@ class Sink(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.got = b""
+        self.reading: list[bool] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.got += data
+
+    def pause_reading(self) -> None:
+        self.reading.append(False)
+
+    def resume_reading(self) -> None:
+        self.reading.append(True)
 
     def is_closing(self) -> bool:
         return False
@@ -224,6 +231,23 @@ class Sink(asyncio.Transport):
 
     def write_eof(self) -> None:
         self.got += b"<closed>"
+
+
+async def test_a_large_body_is_read_in_several_turns_of_the_loop() -> None:
+    """A sender who fills the socket as fast as it is read would have the loop to itself for 8 MB."""
+    async with serving(body_limit=8 << 20) as (server, app, _):
+        connection, sink = server.protocol(), Sink()
+        connection.connection_made(sink)
+        connection.data_received(b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (4 << 20))
+        for _ in range(16):
+            connection.data_received(bytes(256 << 10))
+            if sink.reading[-1:] == [False]:
+                await asyncio.sleep(0)
+                assert sink.reading[-1]
+
+        assert sink.reading == [False, True] * 2
+        assert [exchange.size for exchange in app.exchanges] == [4 << 20]
+        server.connections.discard(connection)
 
 
 @pytest.mark.parametrize("start", [b"POST /a HT", POST[:-20], POST])

@@ -28,6 +28,7 @@ from stoker.gateway.troubles import UNACCOUNTED, Trouble
 from stoker.http1.connection import LARGE_BYTES
 from stoker.http1.exchange import Exchange
 from stoker.wire import errors, normalise, prompt
+from stoker.wire.ask.outline import Outline
 from stoker.wire.pairs import read
 from stoker.wire.request import Asked
 
@@ -231,12 +232,15 @@ class App:
             self._refuse(ticket, Trouble(status=415, code="content_encoding", message=message), "body")
             return None
         large, connection = exchange.size > LARGE_BYTES, exchange.connection
-        if large and not ticket.put_off and connection is not None:
-            ticket.put_off = True
-            connection.again(exchange)
-            return None
+        if large and connection is not None:
+            outline = ticket.outline
+            if outline is None:
+                outline, ticket.outline = None, Outline(exchange.body)
+            if outline is None or not outline.more():
+                connection.again(exchange)
+                return None
         try:
-            asked = read(dialect.name, exchange.body)
+            asked = self._told(ticket, dialect) or read(dialect.name, exchange.body)
         except Invalid as error:
             self._refuse(ticket, Trouble(status=400, code="invalid_body", message=str(error)), "body")
             return None
@@ -245,6 +249,12 @@ class App:
             connection.again(exchange)
             return None
         return asked
+
+    @staticmethod
+    def _told(ticket: Ticket, dialect: Dialect) -> Asked | None:
+        """Read what was found of a large request in earlier turns of the loop. Raises Invalid."""
+        outline, ticket.outline = ticket.outline, None
+        return outline.asked(lambda small: read(dialect.name, small)) if outline is not None else None
 
     def _call(self, ticket: Ticket, dialect: Dialect, exchange: Exchange) -> None:
         asked = self._read(ticket, dialect, exchange)

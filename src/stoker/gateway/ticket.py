@@ -12,6 +12,7 @@ from stoker.facts.routes import Endpoint
 from stoker.gateway.dialect import Dialect
 from stoker.gateway.identity import Denial, Grant
 from stoker.http1.exchange import Exchange
+from stoker.wire.ask.outline import Outline
 from stoker.wire.request import Asked
 
 
@@ -52,8 +53,8 @@ class Ticket(msgspec.Struct, eq=False):
     turn_mark: bytes = b""  # of an agent's turn, by which the same is known when it comes again
     key: int = 0  # what the request shares with others, for routing
     extra: bytes = b""  # header lines for the client besides the request id
-    put_off: bool = False  # a large request is looked at in several turns of the loop
-    asked: Asked | None = None  # and was read already
+    outline: Outline | None = None  # of a large request, which is looked at in several turns of the loop
+    asked: Asked | None = None  # it was read already
     blocks: tuple[str, ...] = ()
     splices: tuple[str, ...] = ()
 

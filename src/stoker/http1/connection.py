@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         "current",
         "deadline",
         "draining",
+        "gulped_bytes",
         "head_bytes",
         "known",
         "lingering",
@@ -90,6 +91,7 @@ class Connection(asyncio.Protocol):
         self.known: object = None  # the application's own
         self.head_bytes = 0  # of an incomplete head, before this read
         self.arrived_bytes = 0  # in this read
+        self.gulped_bytes = 0  # of a large body, since others had their turn
         self.lingering = False
         self.offered = False  # another protocol, for which the parser would stop: we read on as if nothing were said
         self.spoilt = False  # unreadable bytes came behind a good request: answer that one, then close
@@ -128,9 +130,23 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._broken(400)
         if self.request is not None:
+            if self.request.gathered is not None:
+                self._breathe(len(data))
             self._unfinished(self.request)
         if self.queue and len(self.queue) >= _MAX_PIPELINED:
             self.transport.pause_reading()
+
+    def _breathe(self, size: int) -> None:
+        """Let others have their turn: the loop would read 8 MB of one sender before it looks at anybody else."""
+        self.gulped_bytes += size
+        if self.gulped_bytes > LARGE_BYTES:
+            self.gulped_bytes = 0
+            self.transport.pause_reading()
+            self.server.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if len(self.queue) < _MAX_PIPELINED and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def _decline(self, rest: bytes) -> None:
         """Read on in HTTP/1.1 where a client offered another protocol, as Java's own client does with every request.
