@@ -120,6 +120,9 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     request: Sample
 
 
+_read_line = msgspec.json.Decoder(_Line).decode
+
+
 def write(folder: Path, result: Result, samples: Sequence[Sequence[Sample]], page: str) -> None:
     """Write the result, its requests and its page. Raises Driver when the disk refuses."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,6 +146,24 @@ def read(path: Path) -> Result:
         raise Invalid(Fault(message=error.strerror or str(error), file=str(file))) from error
     except msgspec.MsgspecError as error:
         raise Invalid(Fault(message=f"it is no result of `stoker bench`: {error}", file=str(file))) from error
+
+
+def samples(path: Path, result: Result) -> list[list[Sample]]:
+    """Read the requests of a result's folder, a list for each step. Raises Invalid with the line."""
+    file = path / _REQUESTS
+    found: list[list[Sample]] = [[] for _ in result.steps]
+    try:
+        rows = file.read_bytes().splitlines()
+    except OSError as error:
+        raise Invalid(Fault(message=error.strerror or str(error), file=str(file))) from error
+    for number, row in enumerate(rows, 1):
+        try:
+            line = _read_line(row)
+            found[line.step].append(line.request)
+        except (msgspec.MsgspecError, IndexError) as error:
+            message = f"it is no request of this result: {error}"
+            raise Invalid(Fault(message=message, file=str(file), line=number)) from error
+    return found
 
 
 def command(arguments: Sequence[str] = ()) -> str:

@@ -36,6 +36,7 @@ _GROUPS: Final = {
     "engine": ("stoker.cli.engines", "app"),
     "plan": ("stoker.cli.plan", "app"),
     "model": ("stoker.cli.plan", "model_app"),
+    "bench": ("stoker.cli.bench", "app"),
 }
 _WITH_VALUE: Final = ("--state-dir", "--namespace", "-n")  # options that stand before a command
 

@@ -157,16 +157,17 @@ class Recorded:
 class Burst:
     """So many requests in turn over so many connections, then no more: for the checks of ourselves."""
 
-    def __init__(self, asks: Sequence[Ask], clients: int) -> None:
+    def __init__(self, asks: Sequence[Ask], clients: int, *, apart_seconds: float = 0.0) -> None:
         self._left = iter(asks)
         self._clients = clients
+        self._apart = apart_seconds
 
     def begin(self) -> Iterator[Timed]:
         """The first of each client."""
-        for _ in range(self._clients):
+        for number in range(self._clients):
             found = next(self._left, None)
             if found is not None:
-                yield Timed(0.0, found)
+                yield Timed(number * self._apart, found)
 
     def after(self, ask: Ask) -> Ask | None:  # noqa: ARG002 -- whoever is free takes the next
         """The next, until there are none."""
