@@ -246,6 +246,7 @@ def record_row(record: Record) -> JsonObject:
     spent, took, gaps = record.tokens, record.times, record.gaps
     return {
         "at": clock.rfc3339(record.at),
+        "at_seconds": record.at,
         "request_id": record.request_id,
         "caller": record.caller,
         "key_id": record.key_id,

@@ -1,6 +1,7 @@
 """Does generated traffic look like what was measured or reported?"""
 
 from itertools import islice, pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import Invalid
+from stoker.drivers.figures import given as files
 from stoker.predict.batching.score import quantile
 from stoker.predict.traffic import profile as profiles
 from stoker.predict.traffic import sources, trace
@@ -167,3 +169,19 @@ def test_a_lognormal_from_mean_and_deviation() -> None:
 
     assert draw.mean == pytest.approx(1000)
     assert sum(values) / len(values) == pytest.approx(1000, rel=0.02)
+
+
+def test_burstgpt_and_lines_of_a_csv(tmp_path: Path) -> None:
+    table = tmp_path / "b.csv"
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    table.write_text(head + "5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,230,1317,Conversation log\n")
+    found = files.traffic(table)
+    assert [(a.at, a.request.prompt_tokens, a.request.output_tokens) for a in found] == [(5, 472, 18), (45, 1087, 230)]
+
+    table.write_text(head + "5,ChatGPT,472,18,490,x\n\n45,ChatGPT,,230,1317,x\n")
+    with pytest.raises(Invalid, match=r"b\.csv:4: '' is no count"):
+        files.traffic(table)
+    lines = tmp_path / "b.jsonl"
+    lines.write_text('{"at_seconds":0,"prompt_tokens":1,"output_tokens":1}\n\n{"at_seconds":1}\n')
+    with pytest.raises(Invalid, match=r"b\.jsonl:3: 'None' is no count"):
+        files.traffic(lines)

@@ -153,7 +153,7 @@ def plan(wish: Wish, unit: str, *, sessions_rate: float = 0.0) -> "Plan":
     elif wish.profile == "tiny":
         profile = scaled(find("agent"), 64 * wish.scale)
     else:
-        profile = scaled(find(wish.profile), wish.scale)
+        profile = scaled(find(wish.profile, field="--profile"), wish.scale)
     return Plan(
         unit=Unit.SPEED if recorded else Unit(unit),
         window_seconds=parse_seconds(wish.duration),

@@ -1,7 +1,6 @@
 """What a user brings: traces, prices of cards, prices of hosted services."""
 
 import csv
-from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +9,7 @@ import msgspec
 import yaml
 
 from stoker.base.errors import Fault, Invalid
-from stoker.base.json import Json, JsonObject
+from stoker.base.json import JsonObject
 from stoker.predict.batching.loop import Arrival
 from stoker.predict.cost import Hosted
 from stoker.predict.traffic import trace
@@ -38,12 +37,13 @@ _Kind = TypeVar("_Kind", CardPrices, list[HostedPrice])
 def traffic(path: Path) -> list[Arrival]:
     """Read a trace: CSV, or JSON lines."""
     text = _text(path)
-    rows: Sequence[Mapping[str, Json]]
     if path.suffix == ".csv":
-        rows = [dict(row) for row in csv.DictReader(text.splitlines())]
-    else:
-        rows = [_line(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    return trace.read(rows, file=str(path))
+        reader = csv.DictReader(text.splitlines())
+        numbered = [(reader.line_num, dict(row)) for row in reader]
+        return trace.read([row for _, row in numbered], file=str(path), lines=[line for line, _ in numbered])
+    numbers = [number for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    found = [_line(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    return trace.read(found, file=str(path), lines=numbers)
 
 
 def card_prices(path: Path) -> CardPrices:

@@ -147,11 +147,11 @@ PROFILES: Final[dict[str, Profile]] = {
 _OTHER_NAMES: Final = {"coding-agent": "agent", "rag-batch": "batch", "agents": "agent"}
 
 
-def find(name: str) -> Profile:
+def find(name: str, *, field: str = "--for") -> Profile:
     """Find a profile by its name or that of a use case's preset; raises Invalid with the nearest name."""
     found = PROFILES.get(_OTHER_NAMES.get(name, name))
     if found is None:
         known = [*PROFILES, *_OTHER_NAMES]
         hint = nearest(name, known) or f"one of {', '.join(PROFILES)}, or a trace file"
-        raise Invalid(Fault(message=f"there is no traffic profile '{name}'", field="--for", hint=hint))
+        raise Invalid(Fault(message=f"there is no traffic profile '{name}'", field=field, hint=hint))
     return found

@@ -13,22 +13,25 @@ from stoker.predict.batching.score import quantile
 from stoker.predict.traffic.draw import Quantiles
 from stoker.predict.traffic.profile import Profile
 
-# One kind of column under the names that traces have: Azure's, Mooncake's, ours.
-_PROMPT: Final = ("prompt_tokens", "ContextTokens", "input_length", "input_tokens")
-_OUTPUT: Final = ("output_tokens", "GeneratedTokens", "output_length")
-_AT: Final = ("at_seconds", "timestamp", "TIMESTAMP")
+# One kind of column under the names that traces have: Azure's, Mooncake's, BurstGPT's, ours.
+_PROMPT: Final = ("prompt_tokens", "ContextTokens", "input_length", "input_tokens", "Request tokens")
+_OUTPUT: Final = ("output_tokens", "GeneratedTokens", "output_length", "Response tokens")
+_AT: Final = ("at_seconds", "timestamp", "TIMESTAMP", "Timestamp")
 _SESSION: Final = ("session", "session_id", "chat_id")
 _PAGE: Final = 512  # tokens of one of Mooncake's hash ids
 
 
-def read(rows: Sequence[Mapping[str, Json]], *, file: str) -> list[Arrival]:
-    """Read rows; raises Invalid naming the line and what it lacks. Mooncake's time is in milliseconds."""
+def read(rows: Sequence[Mapping[str, Json]], *, file: str, lines: Sequence[int] = ()) -> list[Arrival]:
+    """Read rows; raises Invalid naming the line and what it lacks. Mooncake's time is in milliseconds.
+
+    ``lines``: on which line of the file each row stands; empty: the first on the first.
+    """
     numbers = count(1)
     keys: dict[str, int] = {}
     last: dict[int, int] = {}
     pages: dict[int, int] = {}
     found = []
-    for line, row in enumerate(rows, start=1):
+    for line, row in zip(lines or range(1, len(rows) + 1), rows, strict=True):
         prompt, output = (_number(row, names, file=file, line=line) for names in (_PROMPT, _OUTPUT))
         session, shared = _reuse(row, keys, numbers, pages=pages, last=last)
         if session:
@@ -38,6 +41,10 @@ def read(rows: Sequence[Mapping[str, Json]], *, file: str) -> list[Arrival]:
             output_tokens=max(1, int(output)),
             session=session,
             shared_tokens=min(shared, int(prompt)),
+            head=1 if row.get("head_tokens") else 0,
+            head_tokens=min(int(_number(row, ("head_tokens",), file=file, line=line)), int(prompt))
+            if row.get("head_tokens")
+            else 0,
         )
         found.append(Arrival(_time(row, file=file, line=line), request))
     if not found:
@@ -61,7 +68,8 @@ def _reuse(
         return 0, 0
     key = keys.setdefault(name, 0) or next(numbers)
     keys[name] = key
-    return key, last.get(key, 0)
+    told = row.get("shared_tokens")
+    return key, last.get(key, 0) if told in (None, "") else int(float(str(told)))
 
 
 def _number(row: Mapping[str, Json], names: Sequence[str], *, file: str, line: int) -> float:
