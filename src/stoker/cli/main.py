@@ -37,6 +37,7 @@ _GROUPS: Final = {
     "plan": ("stoker.cli.plan", "app"),
     "model": ("stoker.cli.plan", "model_app"),
     "bench": ("stoker.cli.bench", "app"),
+    "rehearse": ("stoker.cli.rehearse", "app"),
 }
 _WITH_VALUE: Final = ("--state-dir", "--namespace", "-n")  # options that stand before a command
 

@@ -1,21 +1,29 @@
-"""``python -m stoker.rehearse``: start the scripted engine."""
+"""``python -m stoker.rehearse``: start the rehearsal engine, scripted alone or with a batching machine behind."""
 
 import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 import msgspec
 import uvloop
 
-from stoker.base.errors import Invalid
+from stoker.base.errors import Fault, Invalid
+from stoker.predict.batching.machine import Machine
 from stoker.rehearse.answer import Engine
+from stoker.rehearse.batch import birth
+from stoker.rehearse.batch import rig as rigs
+from stoker.rehearse.batch.cards import Exporter
+from stoker.rehearse.batch.clockwork import Clockwork
+from stoker.rehearse.batch.prefix import Prefixes
 from stoker.rehearse.pace import Pace
 from stoker.rehearse.request import Request
 from stoker.rehearse.script import Script, parse
-from stoker.rehearse.server import Incoming, Server
+from stoker.rehearse.server import Behind, Server, Watch
+from stoker.rehearse.talk import Incoming, die
+from stoker.rehearse.wither import wither
 
 _SECRET = ("authorization", "x-api-key")
 
@@ -35,6 +43,9 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         _say(str(error))
         return 1
+    except Invalid as error:
+        _say(str(error))
+        return 2
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -48,6 +59,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tool-parser", default="", help="any name: tool markup is parsed, whatever the script says")
     parser.add_argument("--reasoning-parser", default="", help="the same for reasoning markup")
     parser.add_argument("--record", default="", help="write each request there as a line of JSON, its prompt too")
+    parser.add_argument("--rig", default="", help="a JSON file: simulate an engine with these sizes and step times")
+    parser.add_argument("--speed", type=float, default=1.0, help="so many seconds of the rig pass in one of ours")
     parser.add_argument("--truth", default="", help="write there when each answer's tokens really went out")
     return parser.parse_args(argv)
 
@@ -56,7 +69,9 @@ async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
     script = _rereading(Path(asked.script)) if asked.script else _never_changing
     note = _recording(Path(asked.record)) if asked.record else None
     told = _telling(Path(asked.truth)) if asked.truth else _quiet
-    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script, note=note, told=told)
+    watch = Watch(note, told)
+    server = Server(engine, secret=secret, slots=asked.max_sequences, script=script, watch=watch)
+    beside = _beside(asked, engine, server)
     stop = asyncio.Event()
 
     def asked_to_stop() -> None:
@@ -66,11 +81,35 @@ async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, asked_to_stop)
     loop.add_signal_handler(signal.SIGINT, stop.set)
+    if script().crash_at_start:
+        die("EngineCore failed to start (scripted)")
+    if server.batch is not None:
+        for line in birth.lines(server.batch.rig, model=asked.model):
+            await asyncio.sleep(line.seconds / asked.speed)
+            sys.stderr.write(f"{line.text}\n")
+        sys.stderr.flush()
+    running = [asyncio.create_task(work) for work in (*beside, wither(script))]
     listening = await asyncio.start_server(server.connection, "127.0.0.1", asked.port, backlog=1024)
     _say(f"listening on 127.0.0.1:{listening.sockets[0].getsockname()[1]}, model {engine.model}")
     await stop.wait()
     listening.close()
+    for task in running:
+        task.cancel()
     return 0
+
+
+def _beside(asked: argparse.Namespace, engine: Engine, server: Server) -> list[Coroutine[object, object, None]]:
+    """Put the batching machine behind the server, where a rig is given. Raises Invalid."""
+    if asked.speed <= 0:
+        raise Invalid(Fault(message="a speed is a number above 0", field="--speed"))
+    if not asked.rig:
+        return []
+    rig = rigs.load(Path(asked.rig))
+    if engine.context_tokens and not rig.context_tokens:
+        rig = msgspec.structs.replace(rig, context_tokens=engine.context_tokens)
+    clockwork = Clockwork(Machine(rig.limits, rigs.step_time(rig)), speed=asked.speed)
+    server.batch = Behind(rig, clockwork, Prefixes(rig.block_tokens), Exporter(clockwork, rig))
+    return [clockwork.run()]
 
 
 _PLAIN = Script()

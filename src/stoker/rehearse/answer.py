@@ -61,6 +61,16 @@ def answer(request: Request, script: Script, engine: Engine) -> Iterator[Event]:
     yield from (_stream if request.stream else _aggregate)(subject, writer, composition)
 
 
+def length(request: Request, script: Script, engine: Engine) -> int:
+    """Say how many tokens the engine must make for an answer; 0: it computes nothing, or never answers."""
+    script = told(script, request.turn or request.number)
+    if script.hang or _refusal(request, script, engine) is not None:
+        return 0
+    if single(request, model="", context_tokens=engine.context_tokens) is not None:
+        return 0
+    return max(1, len(compose(request, script, engine.parsers).said))
+
+
 def _writer(subject: Subject) -> Writer:
     match subject.request.dialect:
         case "messages":

@@ -26,10 +26,19 @@ class Composition:
     close: Close
 
 
+_ENDLESS = 8192  # tokens: longer than anybody's limit
+
+
 def compose(request: Request, script: Script, parsers: Parsers) -> Composition:
     """Write the pieces of the answer and the reason why it ends."""
     if script.empty:
         return Composition((), Close(reason="stop"))
+    if script.endless_thinking:
+        endless = tokens_of(script.reasoning or "hmm ") * _ENDLESS
+        parsed = parsers.reasoning or not script.raw_reasoning_markup
+        return _limited(
+            [(Thought if parsed else Text)(word) for word in endless[:_ENDLESS]], request, Close(reason="length")
+        )
     said = _thoughts(request, script, parsed=parsers.reasoning or not script.raw_reasoning_markup)
     called = _tools(request, script)
     if called:
@@ -44,12 +53,13 @@ def compose(request: Request, script: Script, parsers: Parsers) -> Composition:
 
 
 def _text(request: Request, script: Script) -> str:
-    if request.schema is not None:
+    if request.schema is not None and not script.ignore_schema:
         return json.dumps(sample(request.schema))
-    if not script.tokens:
+    wanted = request.max_tokens if request.exact and request.max_tokens else script.tokens
+    if not wanted:
         return script.text
     words = tokens_of(f"{script.text} ") or [" "]  # repeated words stay apart
-    return "".join(words[index % len(words)] for index in range(script.tokens))
+    return "".join(words[index % len(words)] for index in range(wanted))
 
 
 def _until_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str]:

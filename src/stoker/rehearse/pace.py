@@ -3,14 +3,16 @@
 import asyncio
 
 from stoker.base import clock
+from stoker.rehearse.batch.clockwork import Turn
 
 
 class Pace:
     """The time of one answer, and what really came of it."""
 
-    __slots__ = ("began", "due", "first", "last", "tokens")
+    __slots__ = ("began", "due", "first", "last", "tokens", "turn")
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, turn: Turn | None = None) -> None:
+        self.turn = turn  # in the batch, where there is one
         self.began = began  # when the request was whole, or left the queue
         self.due = began
         self.first = self.last = 0.0
@@ -37,4 +39,5 @@ class Pace:
     def truth(self) -> dict[str, float]:
         """What a client should have measured."""
         first, last = (at - self.began if at else 0.0 for at in (self.first, self.last))
-        return {"first_token_seconds": first, "last_token_seconds": last, "tokens": self.tokens}
+        told = {"first_token_seconds": first, "last_token_seconds": last, "tokens": self.tokens}
+        return {**told, **self.turn.truth} if self.turn is not None else told

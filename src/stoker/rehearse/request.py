@@ -1,7 +1,7 @@
 """A request as the scripted engine understands it, whatever its dialect: the prompt's length, tools and limits."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
@@ -42,6 +42,8 @@ class Request:
     must_call: str = ""  # the tool that the client insists on
     answered: bool = False  # a tool has given its result since the model last spoke
     schema: JsonObject | None = None  # the structure that the answer must have
+    words: tuple[str, ...] = field(default=(), compare=False, repr=False)  # the prompt, token by token
+    exact: bool = False  # the answer is to be as long as its limit
     stops: tuple[str, ...] = ()
     logprobs: bool = False
     texts: tuple[str, ...] = ()  # what to embed, rank or count, one by one
@@ -68,6 +70,7 @@ def read(body: bytes, *, dialect: Dialect, number: int, turn: int = 0) -> Reques
     if not isinstance(raw, dict):
         return None
     conversation = turns(raw)
+    words = tuple(token for turn in conversation for token in tokens_of(turn.text))
     given = answered(conversation)
     stream = raw.get("stream") is True and dialect in _STREAMS
     limit = next((raw[name] for name in _LIMITS if isinstance(raw.get(name), int)), None)
@@ -77,7 +80,9 @@ def read(body: bytes, *, dialect: Dialect, number: int, turn: int = 0) -> Reques
         dialect=dialect,
         stream=stream,
         turn=turn,
-        prompt_tokens=sum(len(tokens_of(turn.text)) for turn in conversation),
+        prompt_tokens=len(words),
+        words=words,
+        exact=raw.get("ignore_eos") is True,
         max_tokens=limit if limit and limit > 0 else None,
         usage=_reports(raw, dialect, stream=stream),
         tools=callable_now,

@@ -46,7 +46,16 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     missing: tuple[Literal["finish", "usage", "done"], ...] = ()
     model: str = ""  # it lists and names another model than it was asked to serve
     hang: bool = False  # takes requests and never answers, while its health is good
+    endless_thinking: bool = False  # it thinks until its limit is reached, and never says a word
+    repeat_above_running: int | None = None  # with more requests than this at once it says one word again and again
+    ignore_schema: bool = False  # it answers in plain text whatever structure was asked for
+    poison_schema: str = ""  # a request whose schema has this in it ends the process
     health_status: int = 200
+    health_seconds: float = 0.0  # it answers /health so late
+    ready_after_seconds: float = 0.0  # until then requests get 503, although its health is good
+    memory_error_after_seconds: float = 0.0  # then it runs out of memory, says so, and ends; 0: never
+    memory_growth_bytes_per_second: float = 0.0  # what it leaks, up to a gigabyte
+    crash_at_start: bool = False  # it ends before it listens, every time
     ignore_sigterm: bool = False
 
 

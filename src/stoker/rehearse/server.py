@@ -2,29 +2,41 @@
 
 import asyncio
 import hmac
-import os
-import socket
-import struct
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from typing import Final
 
 import msgspec
 
 from stoker.base import clock
-from stoker.rehearse.answer import Engine, answer
+from stoker.predict.batching.request import Request as Work
+from stoker.rehearse.answer import Engine, answer, length
+from stoker.rehearse.batch import pages
+from stoker.rehearse.batch.cards import Exporter
+from stoker.rehearse.batch.clockwork import Clockwork, Turn
+from stoker.rehearse.batch.prefix import Prefixes
+from stoker.rehearse.batch.rig import Rig
 from stoker.rehearse.dialects.base import Refusal, refusal_body
 from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
 from stoker.rehearse.pace import Pace
 from stoker.rehearse.request import PATHS, Request, read
-from stoker.rehearse.script import Script
+from stoker.rehearse.script import Script, told
+from stoker.rehearse.talk import (
+    JSON,
+    PROMETHEUS,
+    Incoming,
+    Peer,
+    cut,
+    die,
+    error,
+    head,
+    receive,
+    reply,
+    until_gone,
+    write,
+)
 
-_HEAD_LIMIT: Final = 64 * 1024
-_BODY_LIMIT: Final = 256 * 1024 * 1024
-_JSON: Final = "application/json"
+_REPEATED = 64  # tokens of an answer that goes round in circles
 
 
 @dataclass(slots=True)
@@ -39,29 +51,39 @@ class Counts:
     finished: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class Peer:
-    """One connection: bytes that came in but were not used yet, and whether the client is still there."""
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The batching engine behind the script."""
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    rest: bytearray = field(default_factory=bytearray)
+    rig: Rig
+    clockwork: Clockwork
+    prefixes: Prefixes
+    exporter: Exporter
 
-    async def more(self) -> bool:
-        """Wait for more bytes; False when the client has gone."""
-        data = await self.reader.read(65536)
-        self.rest += data
-        return bool(data)
+    def submit(self, request: Request, tokens: int) -> Turn | None:
+        """Put a request into the batch."""
+        shared = self.prefixes.take(request.words)
+        return self.clockwork.submit(
+            Work(
+                prompt_tokens=max(1, request.prompt_tokens),
+                output_tokens=tokens,
+                session=shared.session,
+                shared_tokens=shared.shared_tokens,
+                head=shared.head,
+                head_tokens=shared.head_tokens,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
-    """One HTTP request."""
+class Watch:
+    """Who hears of requests that come in, and of when an answer's tokens went out."""
 
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
+    note: Callable[[Incoming, Request], None] | None = None
+    told: Callable[[Pace], None] = lambda _pace: None
+
+
+_UNWATCHED = Watch()
 
 
 class Server:
@@ -74,15 +96,16 @@ class Server:
         secret: str,
         slots: int,
         script: Callable[[], Script],
-        note: Callable[[Incoming, Request], None] | None = None,
-        told: Callable[[Pace], None] = lambda _pace: None,
+        watch: Watch = _UNWATCHED,
     ) -> None:
+        self.batch: Behind | None = None
+        self._began = clock.mono()
         self.engine = engine
         self.secret = secret
         self.slots = slots
         self.script = script
-        self.note = note
-        self.told = told
+        self.note = watch.note
+        self.told = watch.told
         self._played = script()
         self._before = 0
         self.counts = Counts()
@@ -92,7 +115,7 @@ class Server:
         """Serve one connection until it ends."""
         peer = Peer(reader, writer)
         try:
-            while (incoming := await _receive(peer)) is not None:
+            while (incoming := await receive(peer)) is not None:
                 if not await self._serve(incoming, peer):
                     break
         except (ConnectionError, ValueError):
@@ -106,21 +129,38 @@ class Server:
         """Answer one request; False when the connection is of no more use."""
         script = self.script()
         if incoming.path == "/health":
-            return _reply(peer, script.health_status, b"")
+            await asyncio.sleep(script.health_seconds)
+            return reply(peer, script.health_status, b"")
         if not self._known(incoming):
-            return _error(peer, 401, "Unauthorized")
-        if incoming.path == "/metrics":
-            return _reply(peer, 200, self._metrics().encode(), kind="text/plain; version=0.0.4")
-        if incoming.path == "/" and incoming.method == "HEAD":
-            return _reply(peer, 200, b"")
-        if incoming.path == "/v1/models":
-            return _reply(peer, 200, self._models(script))
+            return error(peer, 401, "Unauthorized")
+        page = self._page(incoming, script)
+        if page is not None:
+            return reply(peer, 200, page[0], kind=page[1])
+        if clock.mono() - self._began < script.ready_after_seconds:
+            return error(peer, 503, "the engine is not ready yet", PATHS.get(incoming.path, ""))
         return await self._ask(incoming, script, peer)
+
+    def _page(self, incoming: Incoming, script: Script) -> tuple[bytes, str] | None:
+        """Write what is only read, with its type; None: it is none of these."""
+        batch = self.batch
+        match incoming.path:
+            case "/metrics":
+                return self._metrics().encode(), PROMETHEUS
+            case "/dcgm/metrics" if batch is not None:
+                return batch.exporter.page().encode(), PROMETHEUS
+            case "/version":
+                return msgspec.json.encode({"version": batch.rig.version if batch is not None else "0"}), JSON
+            case "/v1/models":
+                return self._models(script), JSON
+            case "/" if incoming.method == "HEAD":
+                return b"", JSON
+            case _:
+                return None
 
     async def _ask(self, incoming: Incoming, script: Script, peer: Peer) -> bool:
         dialect = PATHS.get(incoming.path)
         if dialect is None or incoming.method != "POST":
-            return _error(peer, 404, "Not Found")
+            return error(peer, 404, "Not Found")
         came = clock.mono()
         self.counts.requests += 1
         if script is not self._played:  # faults that come to the first requests come again with a new script
@@ -128,21 +168,62 @@ class Server:
         number = self.counts.requests
         request = read(incoming.body, dialect=dialect, number=number, turn=number - self._before)
         if request is None:
-            return _error(peer, 400, "the body is no JSON object", dialect)
+            return error(peer, 400, "the body is no JSON object", dialect)
         if self.note is not None:
             self.note(incoming, request)
         self.counts.prompt_tokens += request.prompt_tokens
-        return await self._generate(answer(request, script, self.engine), peer, came)
+        script = self._struck(request, script)
+        if self.batch is not None:
+            return await self._batched(request, script, peer, came)
+        return await self._generate(self._in_slot(answer(request, script, self.engine), peer, came), peer)
+
+    def _struck(self, request: Request, script: Script) -> Script:
+        """Let those faults happen that hang on what is asked, or on how much is going on."""
+        now = told(script, request.turn or request.number)
+        if now.poison_schema and request.schema is not None and now.poison_schema in f"{request.schema}":
+            die("EngineCore died: it could not compile the grammar of this schema (scripted)")
+        if now.repeat_above_running is not None and self.running > now.repeat_above_running:
+            return msgspec.structs.replace(script, text="the ", tokens=script.tokens or _REPEATED)
+        return script
+
+    @property
+    def running(self) -> int:
+        """How many requests it works on."""
+        return self.batch.clockwork.machine.running if self.batch is not None else self.counts.running
+
+    async def _batched(self, request: Request, script: Script, peer: Peer, came: float) -> bool:
+        """Let the batch say when tokens come; what computes nothing is answered at once."""
+        made = length(request, script, self.engine)
+        if self.batch is None or not made:
+            return await self._generate(self._play(answer(request, script, self.engine), peer, Pace(came)), peer)
+        turn = self.batch.submit(request, made)
+        if turn is None:
+            busy = Refusal(
+                status=503, message="The engine is currently busy, or the request can never fit.", kind="busy"
+            )
+            return reply(peer, 503, refusal_body(request.dialect, busy))
+        try:
+            return await self._generate(self._in_batch(turn, request, script, peer, came), peer)
+        finally:
+            self.batch.clockwork.leave(turn)
+
+    async def _in_batch(self, turn: Turn, request: Request, script: Script, peer: Peer, came: float) -> bool:
+        pace = Pace(came, turn)
+        await turn.tokens(1)  # only now is it known what was in the cache
+        turn.taken -= 1
+        known = msgspec.structs.replace(script, cached_tokens=script.cached_tokens or turn.job.hit_tokens)
+        pace.due = clock.mono()  # what the script adds comes on top of the batch
+        return await self._play(answer(request, known, self.engine), peer, pace)
 
     def _known(self, incoming: Incoming) -> bool:
         headers = incoming.headers
         given = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         return not self.secret or hmac.compare_digest(given.encode(), self.secret.encode())
 
-    async def _generate(self, events: Iterable[Event], peer: Peer, came: float) -> bool:
-        """Take a slot and play the events; a client that goes frees the slot at once."""
-        playing = asyncio.ensure_future(self._in_slot(events, peer, came))
-        watching = asyncio.ensure_future(_until_gone(peer))
+    async def _generate(self, answering: Coroutine[object, object, bool], peer: Peer) -> bool:
+        """Answer; a client that goes ends that at once."""
+        playing = asyncio.ensure_future(answering)
+        watching = asyncio.ensure_future(until_gone(peer))
         try:
             await asyncio.wait((playing, watching), return_when=asyncio.FIRST_COMPLETED)
             if not playing.done():
@@ -176,23 +257,27 @@ class Server:
                     await pace.wait(seconds)
                 case Head():
                     chunked = event.length is None
-                    peer.writer.write(_head(event))
-                case Send(data=data, tokens=tokens):
-                    self.counts.generated += tokens
-                    pace.sends(tokens)
-                    await _write(peer, data, chunked=chunked)
+                    peer.writer.write(head(event))
+                case Send():
+                    await self._send(event, peer, pace, chunked=chunked)
                 case End(reason=reason):
                     self.counts.finished[reason] += 1
                     self.told(pace)
                     peer.writer.write(b"0\r\n\r\n" if chunked else b"")
                     await peer.writer.drain()
                 case Cut(reset=reset):
-                    _cut(peer, reset=reset)
+                    cut(peer, reset=reset)
                     return False
                 case Crash():
-                    print("rehearse: EngineCore died (scripted crash)", file=sys.stderr, flush=True)  # noqa: T201 - its log
-                    os._exit(1)
+                    die("EngineCore died (scripted crash)")
         return True
+
+    async def _send(self, event: Send, peer: Peer, pace: Pace, *, chunked: bool) -> None:
+        if event.tokens and pace.turn is not None:
+            await pace.turn.tokens(event.tokens)
+        self.counts.generated += event.tokens
+        pace.sends(event.tokens)
+        await write(peer, event.data, chunked=chunked)
 
     def _models(self, script: Script) -> bytes:
         name = script.model or self.engine.model
@@ -203,7 +288,9 @@ class Server:
 
     def _metrics(self) -> str:
         """Write the page under vLLM's names, as its exporter would."""
-        counts = self.counts
+        counts, batch = self.counts, self.batch
+        if batch is not None:
+            return pages.page(batch.clockwork, batch.rig, model=self.engine.model, finished=counts.finished)
         rows = [
             ("gauge", "num_requests_running", counts.running),
             ("gauge", "num_requests_waiting", counts.waiting),
@@ -220,95 +307,3 @@ class Server:
             by_reason = f'{{engine="0",finished_reason="{reason}",model_name="{self.engine.model}"}}'
             lines.append(f"vllm:request_success_total{by_reason} {float(count)}")
         return "\n".join(lines) + "\n"
-
-
-async def _write(peer: Peer, data: bytes, *, chunked: bool) -> None:
-    """Send bytes of a body. A piece that its dialect does not show is empty: as a chunk it would end the body."""
-    if data:
-        peer.writer.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
-        await peer.writer.drain()
-
-
-async def _until_gone(peer: Peer) -> None:
-    while await peer.more():
-        if len(peer.rest) > _BODY_LIMIT:
-            return
-
-
-async def _receive(peer: Peer) -> Incoming | None:
-    """Read one request; None when the client has closed."""
-    while b"\r\n\r\n" not in peer.rest:
-        if len(peer.rest) > _HEAD_LIMIT or not await peer.more():
-            return None
-    head, _, rest = bytes(peer.rest).partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, target, _ = first.split(" ", 2)
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    peer.rest[:] = rest
-    body = await _body(peer, headers)
-    return None if body is None else Incoming(method, target.partition("?")[0], headers, body)
-
-
-async def _body(peer: Peer, headers: dict[str, str]) -> bytes | None:
-    if headers.get("expect", "").lower() == "100-continue":
-        peer.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        return await _chunked(peer)
-    length = int(headers.get("content-length", "0"))
-    return await _take(peer, length) if length <= _BODY_LIMIT else None
-
-
-async def _chunked(peer: Peer) -> bytes | None:
-    body = bytearray()
-    while True:
-        while b"\r\n" not in peer.rest:
-            if not await peer.more():
-                return None
-        size = int(bytes(peer.rest).partition(b"\r\n")[0].partition(b";")[0], 16)
-        del peer.rest[: peer.rest.index(b"\r\n") + 2]
-        data = await _take(peer, size + 2)
-        if data is None or size == 0:
-            return None if data is None else bytes(body)
-        body += data[:-2]
-
-
-async def _take(peer: Peer, length: int) -> bytes | None:
-    while len(peer.rest) < length:
-        if not await peer.more():
-            return None
-    data = bytes(peer.rest[:length])
-    del peer.rest[:length]
-    return data
-
-
-def _head(head: Head) -> bytes:
-    kind = "text/event-stream; charset=utf-8" if head.length is None else _JSON
-    size = "transfer-encoding: chunked" if head.length is None else f"content-length: {head.length}"
-    retry = f"retry-after: {head.retry_after}\r\n" if head.retry_after else ""
-    return f"HTTP/1.1 {head.status} {_phrase(head.status)}\r\ncontent-type: {kind}\r\n{size}\r\n{retry}\r\n".encode()
-
-
-def _error(peer: Peer, status: int, message: str, dialect: str = "") -> bool:
-    return _reply(peer, status, refusal_body(dialect, Refusal(status=status, message=message, kind="error")))
-
-
-def _reply(peer: Peer, status: int, body: bytes, *, kind: str = _JSON) -> bool:
-    peer.writer.write(
-        f"HTTP/1.1 {status} {_phrase(status)}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-        + body
-    )
-    return True
-
-
-def _phrase(status: int) -> str:
-    return next((known.phrase for known in HTTPStatus if known == status), "Scripted")
-
-
-def _cut(peer: Peer, *, reset: bool) -> None:
-    """Close in the middle of a body; with a linger time of zero the kernel sends a reset."""
-    raw = peer.writer.get_extra_info("socket")
-    if reset:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        peer.writer.transport.abort()
-    else:
-        peer.writer.close()

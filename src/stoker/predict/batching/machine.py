@@ -60,6 +60,7 @@ class Gauges:
     prefilled_tokens: int = 0
     prompt_tokens: int = 0
     hit_tokens: int = 0
+    steps: int = 0
     preemptions: int = 0
     refused: int = 0
 
@@ -238,6 +239,7 @@ class Machine:
         step.seconds = ticks * self._step_time(Batch(decodes, context, step.prefilled, pairs))
         step.ticks = ticks if decodes else 0
         gauges = self.gauges
+        gauges.steps += ticks
         gauges.busy += step.seconds
         gauges.sequence_seconds += step.seconds * self.running
         gauges.block_seconds += step.seconds * (self._blocks.total - self._blocks.available)

@@ -6,6 +6,7 @@ Scalars and no arrays: the simulation asks a hundred thousand times. A test comp
 from collections.abc import Mapping
 from dataclasses import fields
 
+from stoker.base.errors import Fault, Invalid
 from stoker.predict.batching.request import Batch
 from stoker.predict.timing.roofline import ENGINES, FAMILIES, Work
 
@@ -53,3 +54,24 @@ class Steps:
         linear = memory + 0.3 * compute if memory > compute else compute + 0.3 * memory
         own = batch.context_tokens * self._cache + batch.decodes * self._sequence + batch.prefill_pairs * self._pair
         return linear + own + tokens * self._moved + self._rest
+
+    @property
+    def token_seconds(self) -> float:
+        """What the arithmetic of one token takes by itself."""
+        return float(self._linear)
+
+    def told(self) -> dict[str, float]:
+        """Write the figures down, for another process."""
+        return {name.lstrip("_"): float(getattr(self, name)) for name in self.__slots__}
+
+    @classmethod
+    def of(cls, told: Mapping[str, float]) -> "Steps":
+        """Make it of figures that were written down. Raises Invalid naming those that are missing."""
+        names = {name.lstrip("_"): name for name in cls.__slots__}
+        missing = sorted(names.keys() - told.keys())
+        if missing:
+            raise Invalid(Fault(message=f"step times lack {', '.join(missing)}", field="planned"))
+        made = cls.__new__(cls)
+        for shown, name in names.items():
+            setattr(made, name, float(told[shown]))
+        return made

@@ -1,0 +1,140 @@
+"""The machine in real time: its steps end when they should, and each request hears of its tokens.
+
+Steps follow each other on the machine's own time line. A host that is late catches up instead of stretching it: what a
+client measures is then the model's time, and not that of this Python process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+from stoker.base import clock
+from stoker.predict.batching.machine import Machine
+from stoker.predict.batching.request import Job, Request
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Observations in seconds, as an exporter keeps them."""
+
+    bounds: tuple[float, ...] = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 40.0)
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+    count: int = 0
+
+    def observe(self, seconds: float, times: int = 1) -> None:
+        """Add one, or the same several times."""
+        if not self.counts:
+            self.counts = [0] * len(self.bounds)
+        for at, bound in enumerate(self.bounds):
+            self.counts[at] += times if seconds <= bound else 0
+        self.total += seconds * times
+        self.count += times
+
+
+class Turn:
+    """One request in the machine, and how many of its tokens have been made."""
+
+    __slots__ = ("_waiter", "granted", "job", "taken")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.granted = 0
+        self.taken = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def tokens(self, count: int) -> None:
+        """Wait until so many more tokens have been made."""
+        self.taken += count
+        while self.taken > self.granted:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def grant(self, made: int) -> None:
+        """Hear how many there are now."""
+        self.granted = max(self.granted, made)
+        if self._waiter is not None and not self._waiter.done() and self.granted >= self.taken:
+            self._waiter.set_result(None)
+
+    @property
+    def truth(self) -> dict[str, float]:
+        """What the model itself gives, in its own seconds."""
+        job = self.job
+        first = job.first - job.arrived if job.first < inf else 0.0
+        last = job.finished - job.arrived if job.finished < inf else 0.0
+        return {"model_first_token_seconds": first, "model_last_token_seconds": last, "cached_tokens": job.hit_tokens}
+
+
+class Clockwork:
+    """Moves one machine. ``speed``: so many of its seconds pass in one of ours."""
+
+    def __init__(self, machine: Machine, *, speed: float = 1.0, mono: Callable[[], float] = clock.mono) -> None:
+        self.machine = machine
+        self.speed = speed
+        self.ttft = Histogram()
+        self.itl = Histogram()
+        self.e2e = Histogram()
+        self.finished = 0
+        self._mono = mono
+        self._begun = mono()
+        self._turns: set[Turn] = set()
+        self._work = asyncio.Event()
+        self._free_at = 0.0  # when the last step ends, in the machine's seconds
+
+    @property
+    def now(self) -> float:
+        """The machine's time."""
+        return (self._mono() - self._begun) * self.speed
+
+    def submit(self, request: Request) -> Turn | None:
+        """Take a request; None: it could never end here, or too many wait."""
+        job = self.machine.submit(request, self.now)
+        if job is None:
+            return None
+        turn = Turn(job)
+        self._turns.add(turn)
+        self._work.set()
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        """Its client is gone, or has all that it asked for."""
+        if turn in self._turns:
+            self._turns.discard(turn)
+            self.machine.cancel(turn.job)
+
+    async def run(self) -> None:
+        """Step for ever."""
+        while True:
+            if not (self.machine.running or self.machine.waiting):
+                self._work.clear()
+                await self._work.wait()
+                await asyncio.sleep(0)  # what comes in the same moment shares the first step
+                self._free_at = max(self._free_at, self.now)
+            await self._step()
+
+    async def _step(self) -> None:
+        decoding = len(self.machine.decoding)
+        step = self.machine.step(self._free_at, most=1)
+        if step is None:  # it has work and cannot begin it: somebody must leave first
+            self._work.clear()
+            await self._work.wait()
+            return
+        self._free_at += step.seconds
+        await asyncio.sleep(max(0.0, (self._free_at - self.now) / self.speed))
+        for job in step.first:
+            self.ttft.observe(job.ttft)
+        if step.ticks and decoding:
+            self.itl.observe(step.seconds / step.ticks, decoding)
+        self._tell(set(step.finished))
+
+    def _tell(self, ended: set[Job]) -> None:
+        machine = self.machine
+        for turn in list(self._turns):
+            if turn.job in ended:
+                self._turns.discard(turn)
+                self.finished += 1
+                self.e2e.observe(turn.job.finished - turn.job.arrived)
+                turn.grant(turn.job.request.output_tokens)
+            else:
+                turn.grant(machine.tokens(turn.job))
