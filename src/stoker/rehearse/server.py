@@ -183,7 +183,7 @@ class Server:
         if now.poison_schema and request.schema is not None and now.poison_schema in f"{request.schema}":
             die("EngineCore died: it could not compile the grammar of this schema (scripted)")
         if now.repeat_above_running is not None and self.running > now.repeat_above_running:
-            return msgspec.structs.replace(script, text="the ", tokens=script.tokens or _REPEATED)
+            return msgspec.structs.replace(script, text="the", tokens=script.tokens or _REPEATED)
         return script
 
     @property
@@ -198,10 +198,8 @@ class Server:
             return await self._generate(self._play(answer(request, script, self.engine), peer, Pace(came)), peer)
         turn = self.batch.submit(request, made)
         if turn is None:
-            busy = Refusal(
-                status=503, message="The engine is currently busy, or the request can never fit.", kind="busy"
-            )
-            return reply(peer, 503, refusal_body(request.dialect, busy))
+            refusal = _no_room(self.batch.rig, request.prompt_tokens + made)
+            return reply(peer, refusal.status, refusal_body(request.dialect, refusal))
         try:
             return await self._generate(self._in_batch(turn, request, script, peer, came), peer)
         finally:
@@ -307,3 +305,12 @@ class Server:
             by_reason = f'{{engine="0",finished_reason="{reason}",model_name="{self.engine.model}"}}'
             lines.append(f"vllm:request_success_total{by_reason} {float(count)}")
         return "\n".join(lines) + "\n"
+
+
+def _no_room(rig: Rig, tokens: int) -> Refusal:
+    """Say why a request is not taken: it could never end here, or too many wait."""
+    most = min(rig.context_tokens or rig.kv_cache_tokens, rig.kv_cache_tokens)
+    if tokens > most:
+        message = f"This request needs {tokens} tokens with its answer, and {most} are the most that this engine takes."
+        return Refusal(status=400, message=message, kind="BadRequestError", param="max_tokens")
+    return Refusal(status=503, message="The engine is currently busy, please retry later.", kind="Service Unavailable")

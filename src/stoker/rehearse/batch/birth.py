@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from stoker.rehearse.batch.rig import Rig
 
 _GIB: Final = 1 << 30
+_GB: Final = 1e9
 
 
 class Line(NamedTuple):
@@ -66,11 +67,11 @@ def _sglang(rig: Rig, model: str) -> Iterator[Line]:
         yield Line(
             phases.load_seconds / 4, f"Loading safetensors checkpoint shards: {share:3d}% Completed | {share // 25}/4"
         )
-    weights = cards.weights_bytes / _GIB if cards is not None else 0.0
+    weights = cards.weights_bytes / _GB if cards is not None else 0.0
     yield Line(0, f"Load weight end. type=Model, dtype=torch.bfloat16, mem usage={weights:.2f} GB.")
     if cards is not None and cards.cache_bytes:
         yield Line(
-            0, f"KV Cache is allocated. #tokens: {rig.kv_cache_tokens}, KV size: {cards.cache_bytes / _GIB:.2f} GB"
+            0, f"KV Cache is allocated. #tokens: {rig.kv_cache_tokens}, KV size: {cards.cache_bytes / _GB:.2f} GB"
         )
     yield Line(phases.graphs_seconds, f"Capture cuda graph end. Time elapsed: {phases.graphs_seconds:.2f} s.")
     yield Line(
