@@ -36,8 +36,8 @@ class Engine:
         return Parsers(tool=self.tool_parser, reasoning=self.reasoning_parser)
 
 
-def answer(request: Request, script: Script, engine: Engine) -> Iterator[Event]:
-    """Write the events of one answer."""
+def answer(request: Request, script: Script, engine: Engine, composition: Composition | None = None) -> Iterator[Event]:
+    """Write the events of one answer; ``composition``: what is said, where that is known already."""
     script = told(script, request.turn or request.number)
     if script.hang:
         yield Wait(None)
@@ -54,21 +54,21 @@ def answer(request: Request, script: Script, engine: Engine) -> Iterator[Event]:
         yield from _whole(at_once)
         return
     subject = Subject(request=request, script=script, model=name)
-    composition = compose(request, script, engine.parsers)
+    composition = composition or compose(request, script, engine.parsers)
     if script.half_call == "cut":
         subject = _cut_behind(subject, composition)
     writer = _writer(subject)
     yield from (_stream if request.stream else _aggregate)(subject, writer, composition)
 
 
-def length(request: Request, script: Script, engine: Engine) -> int:
-    """Say how many tokens the engine must make for an answer; 0: it computes nothing, or never answers."""
+def composed(request: Request, script: Script, engine: Engine) -> Composition | None:
+    """Say what must be computed for an answer; None: nothing is, or it never comes."""
     script = told(script, request.turn or request.number)
     if script.hang or _refusal(request, script, engine) is not None:
-        return 0
+        return None
     if single(request, model="", context_tokens=engine.context_tokens) is not None:
-        return 0
-    return max(1, len(compose(request, script, engine.parsers).said))
+        return None
+    return compose(request, script, engine.parsers)
 
 
 def _writer(subject: Subject) -> Writer:

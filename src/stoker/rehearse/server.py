@@ -5,17 +5,19 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
 from stoker.base import clock
 from stoker.predict.batching.request import Request as Work
-from stoker.rehearse.answer import Engine, answer, length
+from stoker.rehearse.answer import Engine, answer, composed
 from stoker.rehearse.batch import pages
 from stoker.rehearse.batch.cards import Exporter
 from stoker.rehearse.batch.clockwork import Clockwork, Turn
 from stoker.rehearse.batch.prefix import Prefixes
 from stoker.rehearse.batch.rig import Rig
+from stoker.rehearse.compose import Composition
 from stoker.rehearse.dialects.base import Refusal, refusal_body
 from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
 from stoker.rehearse.pace import Pace
@@ -60,7 +62,7 @@ class Behind:
     prefixes: Prefixes
     exporter: Exporter
 
-    def submit(self, request: Request, tokens: int) -> Turn | None:
+    def submit(self, request: Request, tokens: int, came: float) -> Turn | None:
         """Put a request into the batch."""
         shared = self.prefixes.take(request.words)
         return self.clockwork.submit(
@@ -71,7 +73,8 @@ class Behind:
                 shared_tokens=shared.shared_tokens,
                 head=shared.head,
                 head_tokens=shared.head_tokens,
-            )
+            ),
+            came,
         )
 
 
@@ -193,25 +196,31 @@ class Server:
 
     async def _batched(self, request: Request, script: Script, peer: Peer, came: float) -> bool:
         """Let the batch say when tokens come; what computes nothing is answered at once."""
-        made = length(request, script, self.engine)
-        if self.batch is None or not made:
+        composition = composed(request, script, self.engine)
+        if self.batch is None or composition is None:
             return await self._generate(self._play(answer(request, script, self.engine), peer, Pace(came)), peer)
-        turn = self.batch.submit(request, made)
+        made = max(1, len(composition.said))
+        turn = self.batch.submit(request, made, came)
         if turn is None:
             refusal = _no_room(self.batch.rig, request.prompt_tokens + made)
             return reply(peer, refusal.status, refusal_body(request.dialect, refusal))
         try:
-            return await self._generate(self._in_batch(turn, request, script, peer, came), peer)
+            tell = partial(self._told, request, composition)
+            return await self._generate(self._in_batch(turn, script, peer, Pace(came, turn), tell), peer)
         finally:
             self.batch.clockwork.leave(turn)
 
-    async def _in_batch(self, turn: Turn, request: Request, script: Script, peer: Peer, came: float) -> bool:
-        pace = Pace(came, turn)
+    async def _in_batch(
+        self, turn: Turn, script: Script, peer: Peer, pace: Pace, tell: Callable[[Script], Iterable[Event]]
+    ) -> bool:
         await turn.tokens(1)  # only now is it known what was in the cache
         turn.taken -= 1
         known = msgspec.structs.replace(script, cached_tokens=script.cached_tokens or turn.job.hit_tokens)
         pace.due = clock.mono()  # what the script adds comes on top of the batch
-        return await self._play(answer(request, known, self.engine), peer, pace)
+        return await self._play(tell(known), peer, pace)
+
+    def _told(self, request: Request, composition: Composition, script: Script) -> Iterable[Event]:
+        return answer(request, script, self.engine, composition)
 
     def _known(self, incoming: Incoming) -> bool:
         headers = incoming.headers

@@ -14,6 +14,9 @@ from stoker.predict.batching.machine import Machine
 from stoker.predict.batching.request import Job, Request
 
 
+_COARSE_SECONDS = 0.0015
+
+
 @dataclass(slots=True)
 class Histogram:
     """Observations in seconds, as an exporter keeps them."""
@@ -87,9 +90,9 @@ class Clockwork:
         """The machine's time."""
         return (self._mono() - self._begun) * self.speed
 
-    def submit(self, request: Request) -> Turn | None:
-        """Take a request; None: it could never end here, or too many wait."""
-        job = self.machine.submit(request, self.now)
+    def submit(self, request: Request, came: float | None = None) -> Turn | None:
+        """Take a request that ``came`` a moment ago; None: it could never end here, or too many wait."""
+        job = self.machine.submit(request, self.now if came is None else (came - self._begun) * self.speed)
         if job is None:
             return None
         turn = Turn(job)
@@ -121,16 +124,24 @@ class Clockwork:
             await self._work.wait()
             return
         self._free_at += step.seconds
-        await asyncio.sleep(max(0.0, (self._free_at - self.now) / self.speed))
+        await self._until(self._free_at)
         for job in step.first:
             self.ttft.observe(job.ttft)
         if step.ticks and decoding:
             self.itl.observe(step.seconds / step.ticks, decoding)
-        self._tell(set(step.finished))
+        self._tell(set(step.finished), set(step.first))
 
-    def _tell(self, ended: set[Job]) -> None:
+    async def _until(self, at: float) -> None:
+        """Wait for a moment of the machine. The loop's timers are a millisecond coarse, so the last one is spun away."""
+        left = (at - self.now) / self.speed
+        await asyncio.sleep(max(0.0, left - _COARSE_SECONDS))
+        while self.now < at:
+            await asyncio.sleep(0)
+
+    def _tell(self, ended: set[Job], first: set[Job]) -> None:
+        """Tell everybody; first tokens go out first, for hundreds of others take milliseconds to write."""
         machine = self.machine
-        for turn in list(self._turns):
+        for turn in sorted(self._turns, key=lambda turn: turn.job not in first) if first else list(self._turns):
             if turn.job in ended:
                 self._turns.discard(turn)
                 self.finished += 1
