@@ -6,9 +6,10 @@ of an earlier one is taken for the next turn of that conversation; less is what 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
+from statistics import median
 from typing import Final, cast
 
 from stoker.base.json import JsonObject
@@ -34,7 +35,7 @@ def rows(records: Iterable[JsonObject]) -> list[JsonObject]:
     """Write the rows of a trace, in the order of time; what was refused or is no conversation is left out.
 
     ``shared_tokens`` are those that the engine found in its cache, or where none ever reported such, what the hashes
-    say. ``head_tokens`` are the part that other sessions have, too.
+    say. ``head_tokens`` are the part that other sessions have, too, the same in every turn of a session.
     """
     asked = _grouped(sorted(_asking(records), key=lambda one: one.at))
     reported = any(one.cached for one in asked)
@@ -43,22 +44,49 @@ def rows(records: Iterable[JsonObject]) -> list[JsonObject]:
         for block in one.blocks:
             owners[block].add(one.session)
     seen: set[str] = set()
-    found: list[JsonObject] = []
+    shared = []
     for one in asked:
-        shared = one.cached if reported else _part(one, sum(1 for _ in takewhile(seen.__contains__, one.blocks)))
-        head = _part(one, sum(1 for _ in takewhile(lambda block: len(owners[block]) > 1, one.blocks)))
+        known = sum(1 for _ in takewhile(seen.__contains__, one.blocks))
+        shared.append(min(one.prompt, one.cached if reported else _part(one, known)))
         seen.update(one.blocks)
-        found.append(
-            {
-                "at_seconds": round(one.at - asked[0].at, 3),
-                "prompt_tokens": one.prompt,
-                "output_tokens": one.output,
-                "session": one.session,
-                "shared_tokens": min(shared, one.prompt),
-                "head_tokens": head,
-            }
-        )
-    return found
+    heads = _heads(asked, shared, owners, reported=reported)
+    return [
+        {
+            "at_seconds": round(one.at - asked[0].at, 3),
+            "prompt_tokens": one.prompt,
+            "output_tokens": one.output,
+            "session": one.session,
+            "shared_tokens": known,
+            "head_tokens": min(heads[one.session], one.prompt),
+        }
+        for one, known in zip(asked, shared, strict=True)
+    ]
+
+
+def _heads(
+    asked: Sequence[_Asked], shared: Sequence[int], owners: Mapping[str, set[str]], *, reported: bool
+) -> dict[str, int]:
+    """Say how long the head is that a session shares with others: one length for all that share the same one.
+
+    A head that were longer in one turn than in the next would part the two right behind it. What an engine found in
+    its cache of a session's first request is the best measure; the hashes know whole kilobytes only.
+    """
+    first: dict[str, str] = {}
+    measured: dict[str, list[int]] = defaultdict(list)
+    guessed: dict[str, list[int]] = defaultdict(list)
+    for one, known in zip(asked, shared, strict=True):
+        if one.session in first:
+            continue
+        blocks = sum(1 for _ in takewhile(lambda block: len(owners[block]) > 1, one.blocks))
+        name = one.blocks[0] if blocks else ""
+        first[one.session] = name
+        if name:
+            guessed[name].append(_part(one, blocks))
+        if name and known and reported:
+            measured[name].append(known)
+    return {
+        session: round(median(measured.get(name) or guessed[name])) if name else 0 for session, name in first.items()
+    }
 
 
 def _asking(records: Iterable[JsonObject]) -> Iterable[_Asked]:

@@ -13,7 +13,6 @@ from stoker.base import clock
 from stoker.predict.batching.machine import Machine
 from stoker.predict.batching.request import Job, Request
 
-
 _COARSE_SECONDS = 0.0015
 
 
@@ -132,10 +131,10 @@ class Clockwork:
         self._tell(set(step.finished), set(step.first))
 
     async def _until(self, at: float) -> None:
-        """Wait for a moment of the machine. The loop's timers are a millisecond coarse, so the last one is spun away."""
+        """Wait for a moment of the machine. The loop's timers are coarse: the last millisecond is spun away."""
         left = (at - self.now) / self.speed
         await asyncio.sleep(max(0.0, left - _COARSE_SECONDS))
-        while self.now < at:
+        while self.now < at:  # noqa: ASYNC110 -- nobody else knows when it is time
             await asyncio.sleep(0)
 
     def _tell(self, ended: set[Job], first: set[Job]) -> None:

@@ -22,6 +22,14 @@ class Shared(NamedTuple):
     head_tokens: int
 
 
+class _End(NamedTuple):
+    """How far a session has come, and the head that it stands on."""
+
+    pages: int
+    head: int
+    head_tokens: int
+
+
 class Prefixes:
     """Pages of prompts, each with the session that had it last."""
 
@@ -30,7 +38,7 @@ class Prefixes:
     def __init__(self, page_tokens: int) -> None:
         self._page = page_tokens
         self._owners: OrderedDict[int, int] = OrderedDict()
-        self._ends: OrderedDict[int, int] = OrderedDict()  # how many pages a session had
+        self._ends: OrderedDict[int, _End] = OrderedDict()
         self._numbers = count(1)
 
     def take(self, tokens: Sequence[str]) -> Shared:
@@ -38,16 +46,21 @@ class Prefixes:
         pages = self._pages(tokens)
         seen = next((i for i, page in enumerate(pages) if page not in self._owners), len(pages))
         owner = self._owners[pages[seen - 1]] if seen else 0
-        goes_on = owner and seen >= self._ends.get(owner, 0)
+        end = self._ends.get(owner)
+        goes_on = end is not None and seen >= end.pages
         session = owner if goes_on else next(self._numbers)
         for page in pages if goes_on else pages[seen:]:
             self._owners[page] = session
             self._owners.move_to_end(page)
-        self._ends[session] = len(pages)
-        self._forget()
         shared = seen * self._page
-        head = 0 if goes_on or not seen else pages[seen - 1]
-        return Shared(session, shared, head, shared if head else 0)
+        if end is not None and goes_on:
+            head, head_tokens = end.head, end.head_tokens
+        else:
+            head, head_tokens = (pages[seen - 1], shared) if seen else (0, 0)
+        self._ends[session] = _End(len(pages), head, head_tokens)
+        self._ends.move_to_end(session)
+        self._forget()
+        return Shared(session, shared, head, head_tokens)
 
     def _pages(self, tokens: Sequence[str]) -> list[int]:
         chain, found = 0, []
