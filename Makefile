@@ -50,6 +50,8 @@ fix: $(VENV)/.dev ## what a machine can mend, it mends
 bench: $(VENV)/.dev ## ratios against two peers; all of them with PEERS=all
 	$(BIN)/python bench/machine.py
 	$(BIN)/python bench/run.py --peers $(PEERS)
+	$(BIN)/python bench/rehearsal.py
+	-$(BIN)/stoker bench selfcheck
 
 fuzz: $(VENV)/.dev ## fuzz the parsers for FUZZ_SECONDS (600), and keep what is found
 	$(BIN)/python fuzz/run.py --seconds $(FUZZ_SECONDS) --keep
