@@ -13,8 +13,8 @@ import pytest
 from tests.e2e.machine import ATTENTIVE
 
 from stoker.bench import result as results
-from stoker.bench.selfcheck.known import Known, known
 from stoker.decide.measure.classes import Class
+from stoker.drivers.hosts.rehearsal import Known, known
 
 pytestmark = pytest.mark.e2e
 

@@ -8,11 +8,11 @@ import msgspec
 
 from stoker.base.json import JsonObject
 from stoker.bench.load.talk import Ask
-from stoker.bench.selfcheck.known import Truth
 from stoker.decide.measure.classes import Class
 from stoker.decide.measure.sample import Sample
 from stoker.decide.measure.summary import Taken, summarise
 from stoker.decide.measure.warm import percentile
+from stoker.drivers.hosts.rehearsal import Truth
 
 THOUGHTS: Final = 20  # tokens of hidden reasoning, at 100 tokens a second
 _PACE: Final = 100.0

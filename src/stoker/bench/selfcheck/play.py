@@ -15,8 +15,8 @@ from stoker.bench.load.target import Target
 from stoker.bench.load.words import Book
 from stoker.bench.selfcheck import checks
 from stoker.bench.selfcheck.checks import Row
-from stoker.bench.selfcheck.known import Known, known
 from stoker.decide.measure.summary import Taken
+from stoker.drivers.hosts.rehearsal import Known, known
 
 _FREEZE_SECONDS = 0.2
 _APART_SECONDS = 0.005  # a salvo would measure how fast an engine accepts connections

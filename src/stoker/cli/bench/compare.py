@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from stoker.base.errors import Fault, Invalid, nearest
+from stoker.base.errors import Fault, Invalid
 from stoker.cli import output
 from stoker.cli.bench import options, show
 from stoker.cli.bench.options import Wish
@@ -55,9 +55,7 @@ def compare(
     from stoker.bench import search
 
     options.form(form)
-    if about not in _ABOUT:
-        hint = nearest(about, _ABOUT) or f"one of {', '.join(_ABOUT)}"
-        raise Invalid(Fault(message=f"'{about}' is nothing to compare", field="--about", hint=hint))
+    options.one_of(about, _ABOUT, field="--about")
     search.metric(metric)
     if Path(a).is_dir() and Path(b).is_dir():
         _recorded(Path(a), Path(b), about=about, metric=metric, form=form)

@@ -54,10 +54,7 @@ def ramp(
     """
     options.form(form)
     options.one_of(by, tuple(_STARTS), field="--by")
-    judged = options.bar(bar)
-    if judged is None:
-        hint = "chat, agent, batch, or a file with visible_ttft_p90_seconds, tokens_per_second_per_user, error_rate"
-        raise Invalid(Fault(message="write down what good means before you measure", field="--bar", hint=hint))
+    judged = _needed(options.bar(bar))
     wish = Wish(
         url=url, model=model, key=key, dialect=dialect, ca=ca, profile=profile, trace=None, scale=scale,
         context=context, duration=duration, salt=salt, answers=answers, head=shared, exact=ignore_eos, extra=extra,
@@ -75,6 +72,13 @@ def ramp(
     show.result(done, taking, out=out, form=form)
     known = found is not None and found.value > 0 and found.verdict != "below"
     raise typer.Exit(0 if quick or known else 1)
+
+
+def _needed(bar: "Bar | None") -> "Bar":
+    if bar is None:
+        hint = "chat, agent, batch, or a file with visible_ttft_p90_seconds, tokens_per_second_per_user, error_rate"
+        raise Invalid(Fault(message="write down what good means before you measure", field="--bar", hint=hint))
+    return bar
 
 
 def _search(
