@@ -162,7 +162,7 @@ def test_the_harness_is_right_about_an_engine_whose_truth_is_known() -> None:
     [
         pytest.param(("run", "http://127.0.0.1:1", "-c", "2"), "URL: GET http://127.0.0.1:1/v1/models", id="nobody"),
         pytest.param(("run", "ftp://x", "-c", "2"), "'ftp://x' is no URL", id="no URL"),
-        pytest.param(("run", "{url}", "-c", "2", "-m", "rehersal"), "did you mean 'rehearsal'?", id="model"),
+        pytest.param(("run", "{url}", "-c", "2", "-m", "rehearsl"), "did you mean 'rehearsal'?", id="model"),
         pytest.param(("run", "{url}"), "say how large the load is", id="no load"),
         pytest.param(("run", "{url}", "-c", "2", "-r", "3"), "say how large the load is", id="two loads"),
         pytest.param(("run", "{url}", "-c", "2", "--profile", "chats"), "--profile: there is no traffic", id="profile"),

@@ -18,12 +18,12 @@ from stoker.rehearse.batch import rig as rigs
 from stoker.rehearse.batch.cards import Exporter
 from stoker.rehearse.batch.clockwork import Clockwork
 from stoker.rehearse.batch.prefix import Prefixes
+from stoker.rehearse.decay import decay
 from stoker.rehearse.pace import Pace
 from stoker.rehearse.request import Request
 from stoker.rehearse.script import Script, parse
 from stoker.rehearse.server import Behind, Server, Watch
 from stoker.rehearse.talk import Incoming, die
-from stoker.rehearse.wither import wither
 
 _SECRET = ("authorization", "x-api-key")
 
@@ -88,7 +88,7 @@ async def _serve(asked: argparse.Namespace, engine: Engine, secret: str) -> int:
             await asyncio.sleep(line.seconds / asked.speed)
             sys.stderr.write(f"{line.text}\n")
         sys.stderr.flush()
-    running = [asyncio.create_task(work) for work in (*beside, wither(script))]
+    running = [asyncio.create_task(work) for work in (*beside, decay(script))]
     listening = await asyncio.start_server(server.connection, "127.0.0.1", asked.port, backlog=1024)
     _say(f"listening on 127.0.0.1:{listening.sockets[0].getsockname()[1]}, model {engine.model}")
     await stop.wait()

@@ -12,7 +12,7 @@ _LOOK_SECONDS: Final = 0.2
 _MOST_BYTES: Final = 1 << 30  # of a leak: enough to be seen, and nothing that hurts the machine
 
 
-async def wither(script: Callable[[], Script]) -> None:
+async def decay(script: Callable[[], Script]) -> None:
     """Leak as fast as the script says, and die when it says so. What was leaked is given back with another script."""
     leaked: list[bytearray] = []
     playing, since = script(), clock.mono()
