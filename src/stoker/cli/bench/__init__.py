@@ -3,6 +3,7 @@
 import typer
 
 from stoker.cli.bench import run
+from stoker.cli.bench.checks import checks
 from stoker.cli.bench.compare import compare
 from stoker.cli.bench.others import others
 from stoker.cli.bench.ramp import ramp
@@ -13,6 +14,7 @@ app.command()(run.run)
 app.command()(ramp)
 app.command()(compare)
 app.command()(selfcheck)
+app.command()(checks)
 app.command("import")(others)
 
 __all__ = ["app"]

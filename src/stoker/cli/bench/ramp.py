@@ -70,8 +70,11 @@ def ramp(
         result("ramp", reached, plan, judged, taking=taking, verdict=told[0]), capacity=found, cannot_claim=told[1]
     )
     show.result(done, taking, out=out, form=form)
-    known = found is not None and found.value > 0 and found.verdict != "below"
-    raise typer.Exit(0 if quick or known else 1)
+    raise typer.Exit(0 if quick or _known(found) else 1)
+
+
+def _known(found: "Capacity | None") -> bool:
+    return found is not None and found.value > 0 and found.verdict != "below"
 
 
 def _needed(bar: "Bar | None") -> "Bar":
