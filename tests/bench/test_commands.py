@@ -210,3 +210,20 @@ def test_a_wrong_key_is_told(tmp_path: Path) -> None:
 def test_classes_are_documented() -> None:
     assert {name for name, _ in results.Result.__struct_defaults__[-1]} == {kind.value for kind in Class}
     assert msgspec.json.schema(results.Result)["$ref"] == "#/$defs/Result"
+
+
+def test_checks_compare_answers_at_rest_and_under_load(engine: Known) -> None:
+    engine.play({"text": "42", "calls": 0, "rota": [{}, {}, {}, {"status": 503}]})  # type: ignore[dict-item]
+    for dialect in ("chat", "messages", "responses"):
+        done = bench("checks", engine.url, "--dialect", dialect, "-o", "json")
+        found = {row["kind"]: row for row in json.loads(done.stdout)["rows"]}
+        assert done.returncode == 0, done.stderr
+        assert found["arithmetic"]["rest_right"] <= 1  # 42 is right once
+        assert found["arithmetic"]["rest_right"] + found["arithmetic"]["rest_wrong"] < 6
+        assert sum(row["not_measured"] for row in found.values()) >= 8  # refused is not wrong
+    engine.play({"text": "42", "calls": 0, "repeat_above_running": 3, "tokens_per_second": 400.0})  # type: ignore[dict-item]
+    loaded = bench("checks", engine.url, "-c", "8", "--duration", "3s", "--scale", "8", "-o", "json")
+    told = json.loads(loaded.stdout)
+    assert loaded.returncode == 1
+    assert told["changed"] == ["arithmetic-1"]
+    assert sum(row["load_right"] + row["load_wrong"] for row in told["rows"]) > 20

@@ -59,6 +59,6 @@ class Beside:
 
 def _mark(target: Target, case: Case, book: Book, *, seed: int) -> Mark:
     try:
-        return tally.mark(case, right(case, ask(target, case, book, seed=seed)))
+        return tally.mark(case, right=right(case, ask(target, case, book, seed=seed)))
     except Unanswered as error:
-        return tally.mark(case, None, str(error))
+        return tally.mark(case, right=None, why=str(error))

@@ -66,6 +66,6 @@ def changed(rest: Sequence[Mark], load: Sequence[Mark]) -> list[str]:
     return found
 
 
-def mark(case: Case, right: bool | None, why: str = "") -> Mark:  # noqa: FBT001 -- what is noted
+def mark(case: Case, *, right: bool | None, why: str = "") -> Mark:
     """Note one answer."""
     return Mark(case=case.id, kind=case.kind, right=right, why=why)
