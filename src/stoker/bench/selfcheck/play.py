@@ -26,23 +26,24 @@ def selfcheck(tell: Callable[[str], None] = lambda _what: None) -> Iterator[Row]
     """Run every check against an engine whose truth is known. Raises Driver where that cannot be started."""
     with known() as engine:
         tell("how exact are the times of eight streams")
-        taken = _play(engine, checks.STEADY, checks.asks(24, output=100), clients=8)
+        taken = play(engine, checks.STEADY, checks.asks(24, output=100), clients=8)
         yield from checks.timing(taken, engine.truth())
         tell("is every fault counted as what it is")
-        yield from checks.mix(_play(engine, checks.MIX, checks.asks(100, output=8), clients=4, tools=True).samples)
+        yield from checks.mix(play(engine, checks.MIX, checks.asks(100, output=8), clients=4, tools=True).samples)
         tell("are hidden thoughts told from what is seen")
-        thinking = _play(engine, checks.THINKING, checks.asks(8, output=100), clients=8)
+        thinking = play(engine, checks.THINKING, checks.asks(8, output=100), clients=8)
         yield from checks.thoughts(thinking.samples)
         tell(f"what does it cost at {checks.STREAMS} streams")
-        many = _play(engine, checks.MANY, checks.asks(checks.STREAMS, output=160), clients=checks.STREAMS)
+        many = play(engine, checks.MANY, checks.asks(checks.STREAMS, output=160), clients=checks.STREAMS)
         yield from checks.light(many, engine.truth())
         tell("does it say so when it stood still")
-        yield from checks.frozen(_play(engine, checks.STEADY, checks.asks(8, output=100), clients=8, freeze=True))
+        yield from checks.frozen(play(engine, checks.STEADY, checks.asks(8, output=100), clients=8, freeze=True))
 
 
-def _play(
+def play(
     engine: Known, behaviour: JsonObject, asks: list[Ask], *, clients: int, tools: bool = False, freeze: bool = False
 ) -> Taken:
+    """Send requests to a known engine that behaves so, and bring back what came of them."""
     engine.play(behaviour)
     target = Target(url=engine.url, model=engine.model)
     style = Style(render=render(target), book=Book(), costs=Costs(), salt="selfcheck", tools=tools)

@@ -5,6 +5,7 @@ import typer
 from stoker.cli.bench import run
 from stoker.cli.bench.checks import checks
 from stoker.cli.bench.compare import compare
+from stoker.cli.bench.labs import app as labs
 from stoker.cli.bench.others import others
 from stoker.cli.bench.ramp import ramp
 from stoker.cli.bench.selfcheck import selfcheck
@@ -15,6 +16,7 @@ app.command()(ramp)
 app.command()(compare)
 app.command()(selfcheck)
 app.command()(checks)
+app.add_typer(labs, name="labs")
 app.command("import")(others)
 
 __all__ = ["app"]

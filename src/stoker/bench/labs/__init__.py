@@ -1,0 +1,1 @@
+"""Guided experiments: a question, a method, numbers, and what is surprising about them."""
