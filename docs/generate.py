@@ -3,8 +3,10 @@
 import ast
 from pathlib import Path
 
+import msgspec
 import typer
 
+from stoker.bench import result as results
 from stoker.cli.main import build
 from stoker.spec import handbook
 
@@ -75,7 +77,24 @@ def _note(node: ast.Call, found: dict[tuple[str, str], str]) -> None:
     found.setdefault(key, named.get("action", ""))
 
 
-PAGES = {"commands.md": commands, "conditions.md": conditions, "resources.md": handbook.page}
+def bench() -> str:
+    """The JSON Schema of a result of `stoker bench`, and of a line of its requests."""
+    schemas, parts = msgspec.json.schema_components([results.Result, results.Line], ref_template="#/$defs/{name}")
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "result.json of `stoker bench`; each line of requests.jsonl is a Line",
+        **schemas[0],
+        "$defs": parts,
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode()
+
+
+PAGES = {
+    "bench-result.schema.json": bench,
+    "commands.md": commands,
+    "conditions.md": conditions,
+    "resources.md": handbook.page,
+}
 
 
 def main() -> None:

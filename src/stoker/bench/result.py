@@ -111,7 +111,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[tuple[str, str], ...] = tuple(classes.rows())
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True):
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the JSONL."""
 
     step: int
@@ -120,7 +120,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     request: Sample
 
 
-_read_line = msgspec.json.Decoder(_Line).decode
+_read_line = msgspec.json.Decoder(Line).decode
 
 
 def write(folder: Path, result: Result, samples: Sequence[Sequence[Sample]], page: str) -> None:
@@ -128,7 +128,7 @@ def write(folder: Path, result: Result, samples: Sequence[Sequence[Sample]], pag
     folder.mkdir(parents=True, exist_ok=True)
     encode = msgspec.json.Encoder().encode
     lines = [
-        encode(_Line(step=number, load=step.load, seed=step.seed, request=sample))
+        encode(Line(step=number, load=step.load, seed=step.seed, request=sample))
         for number, (step, rows) in enumerate(zip(result.steps, samples, strict=True))
         for sample in rows
     ]

@@ -12,7 +12,7 @@ from stoker.base.errors import Fault, Invalid
 from stoker.base.json import JsonObject
 from stoker.predict.batching.loop import Arrival
 from stoker.predict.cost import Hosted
-from stoker.predict.traffic import trace
+from stoker.predict.traffic import agents, trace
 
 
 class CardPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,14 +35,19 @@ _Kind = TypeVar("_Kind", CardPrices, list[HostedPrice])
 
 
 def traffic(path: Path) -> list[Arrival]:
-    """Read a trace: CSV, or JSON lines."""
+    """Read a trace: CSV, JSON lines, or recorded agents with a conversation an object."""
     text = _text(path)
     if path.suffix == ".csv":
         reader = csv.DictReader(text.splitlines())
         numbered = [(reader.line_num, dict(row)) for row in reader]
         return trace.read([row for _, row in numbered], file=str(path), lines=[line for line, _ in numbered])
+    if path.suffix == ".json":
+        return trace.read(agents.rows(_line(text, path, 0), file=str(path)), file=str(path))
     numbers = [number for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     found = [_line(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if found and agents.is_one(found[0]):
+        each = [agents.rows(row, file=str(path), line=line) for line, row in zip(numbers, found, strict=True)]
+        return trace.read([row for rows in each for row in rows], file=str(path))
     return trace.read(found, file=str(path), lines=numbers)
 
 
