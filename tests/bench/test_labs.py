@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from stoker.base.errors import Invalid
-from stoker.bench.labs.known import LABS, find
+from stoker.bench.labs.known import LABS, find, predicted
 from stoker.decide.measure.summary import Spread, Step, Taken, summarise
 from stoker.drivers.hosts.rehearsal import Known, known
 
@@ -55,6 +55,7 @@ def test_sessions_are_served_until_the_first_word_is_late() -> None:
     assert "Up to 4 sessions" in told("sessions", *steps)
     assert "With 8 it took 5.0 times as long" in told("sessions", *steps)
     assert "the real limit lies above" in told("sessions", *steps[:3])
+    assert "| 8 | 4 | -50% |" in predicted(steps, 8)
 
 
 def test_a_cache_that_is_off_is_told() -> None:

@@ -23,7 +23,8 @@ class Pace:
         if seconds is None:
             await asyncio.Event().wait()
         elif not seconds:
-            await asyncio.sleep(0)
+            if self.turn is None:  # a batch gives way by itself, between its tokens
+                await asyncio.sleep(0)
         else:
             self.due += seconds
             await asyncio.sleep(max(0.0, self.due - clock.mono()))

@@ -280,8 +280,12 @@ class Server:
         return True
 
     async def _send(self, event: Send, peer: Peer, pace: Pace, *, chunked: bool) -> None:
-        if event.tokens and pace.turn is not None:
-            await pace.turn.tokens(event.tokens)
+        turn = pace.turn
+        if event.tokens and turn is not None:
+            if turn.taken + event.tokens > turn.granted:
+                await turn.tokens(event.tokens)
+            else:
+                turn.taken += event.tokens
         self.counts.generated += event.tokens
         pace.sends(event.tokens)
         await write(peer, event.data, chunked=chunked)

@@ -24,18 +24,33 @@ def _more_at_once(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _sessions(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Find where the wait for the first word leaves its floor: so many sessions are really served at once."""
+def served(steps: Sequence[Step]) -> int:
+    """Say how many sessions are really served at once: with more the wait for the first word doubles."""
     floor = min(step.times.visible_ttft.p50 for step in steps)
-    held = [step for step in steps if step.times.visible_ttft.p50 <= 2 * floor]
-    served = round(max(step.in_flight for step in held))
+    return round(max(step.in_flight for step in steps if step.times.visible_ttft.p50 <= 2 * floor))
+
+
+def predicted(steps: Sequence[Step], sessions: int) -> str:
+    """Put a prediction beside what was measured, as Markdown."""
+    found = served(steps)
+    off = f"{found / sessions - 1:+.0%}" if sessions else "-"
+    said = "The prediction is what fits into memory; what is served without a wait is bound by speed as well."
+    table = f"| predicted | measured | off |\n|---|---|---|\n| {sessions} | {found} | {off} |"
+    return f"## Predicted and measured\n\n{table}\n\n{said}"
+
+
+def _sessions(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Find where the wait for the first word leaves its floor."""
+    floor = min(step.times.visible_ttft.p50 for step in steps)
     first = next((step for step in steps if step.times.visible_ttft.p50 > 2 * floor), None)
-    told = [f"Up to {served} sessions at once the first word came within twice the best time ({floor * 1000:.0f} ms)."]
+    told = [
+        f"Up to {served(steps)} sessions at once heard the first word in twice the best time ({floor * 1000:.0f} ms)."
+    ]
     if first is None:
         told.append("No level went beyond that: the real limit lies above what was tried.")
     else:
         told.append(f"With {first.in_flight:.0f} it took {first.times.visible_ttft.p50 / floor:.1f} times as long.")
-    told.append("Put the number of sessions beside it that `stoker plan` gives for this engine and its slots.")
+    told.append("`--predicted N` puts the number beside it that `stoker plan` gives.")
     return tuple(told)
 
 

@@ -36,6 +36,7 @@ def run(
     *,
     model: options.Model = "",
     model_b: Annotated[str, typer.Option(help="The second model, for the lab `models`.")] = "",
+    predicted: Annotated[int, typer.Option(help="Sessions that `stoker plan` predicts, for that lab.", min=0)] = 0,
     key: options.Key = "",
     dialect: options.Dialect = "chat",
     duration: options.Duration = "30s",
@@ -66,11 +67,11 @@ def run(
             )
         if lab.two_models and not model_b:
             raise Invalid(Fault(message="this lab compares two models", field="--model-b", hint="name the second one"))
-        report = _measured(lab, wish, model_b, seed=seed, usd_per_hour=usd_per_hour)
+        report = _measured(lab, wish, model_b, seed=seed, usd_per_hour=usd_per_hour, predicted=predicted)
     _write(report, out, form)
 
 
-def _measured(lab: "Lab", wish: Wish, model_b: str, *, seed: int, usd_per_hour: float) -> "Report":
+def _measured(lab: "Lab", wish: Wish, model_b: str, *, seed: int, usd_per_hour: float, predicted: int) -> "Report":
     from stoker.bench import result as results
     from stoker.bench.labs.lab import COLUMNS, Report, row
     from stoker.bench.search import Taking
@@ -90,6 +91,10 @@ def _measured(lab: "Lab", wish: Wish, model_b: str, *, seed: int, usd_per_hour: 
         steps.append(step)
         rows.append(row(arm, step))
         more += _quality(own, arm.label) if lab.two_models else ""
+    if predicted and lab.name == "sessions":
+        from stoker.bench.labs import known as labs
+
+        more += labs.predicted(steps, predicted)
     return Report(
         lab=lab.name,
         question=lab.question,
