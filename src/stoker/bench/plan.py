@@ -28,6 +28,19 @@ class Unit(StrEnum):
     RATE = "rate"  # requests a second, whatever becomes of them
     SPEED = "speed"  # of a recording
 
+    @property
+    def words(self) -> str:
+        """Say what a number of them counts."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    Unit.CONCURRENCY: "requests in flight",
+    Unit.USERS: "users",
+    Unit.RATE: "requests/s",
+    Unit.SPEED: "x the recorded speed",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

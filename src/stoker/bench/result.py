@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -179,5 +180,5 @@ def command(arguments: Sequence[str] = ()) -> str:
             continue
         if word.startswith("--key="):
             continue
-        shown.append(f"'{word}'" if " " in word else word)
-    return "stoker " + " ".join(shown)
+        shown.append(word)
+    return shlex.join(["stoker", *shown])

@@ -17,7 +17,6 @@ from stoker.decide.measure.summary import Step, summarise
 from stoker.decide.measure.versus import Arm, Difference
 
 _EXTENSIONS: Final = 2
-_SHOW: Final = {Unit.RATE: "requests/s", Unit.CONCURRENCY: "requests in flight", Unit.USERS: "users", Unit.SPEED: "x"}
 METRICS: Final[dict[str, Callable[[Step], float]]] = {
     "goodput": lambda step: step.goodput_per_second,
     "requests": lambda step: step.requests_per_second,
@@ -68,19 +67,19 @@ def climb(bench: Bench, taking: Taking, *, start: float, seed: int) -> list[Seen
     return seen
 
 
-def confirm(bench: Bench, taking: Taking, *, failed: float, seeds: Sequence[int], share: float) -> Capacity:
+def confirm(bench: Bench, taking: Taking, *, failed: float, seeds: Sequence[int], bar: Bar) -> Capacity:
     """Run the levels around the one that failed, with the same seeds each, and say where the bar is just met."""
     whole = bench.plan.unit is not Unit.RATE
     at = ramp.levels(failed, whole=whole)
     runs = _runs(bench, taking, at, seeds)
-    found = capacity(runs, quantile=share)
+    found = capacity(runs, quantile=bar.share, failed_share=bar.error_rate)
     for _ in range(_EXTENSIONS):
         more = _beyond(found, at, whole=whole)
         if more is None or taking.interrupted:
             break
         at = sorted([*at, more])
         runs += _runs(bench, taking, [more], seeds)
-        found = capacity(runs, quantile=share)
+        found = capacity(runs, quantile=bar.share, failed_share=bar.error_rate)
     return found
 
 
@@ -100,13 +99,14 @@ def _runs(bench: Bench, taking: Taking, at: Sequence[float], seeds: Sequence[int
         if step.interrupted:
             break
         if not step.late:
-            runs.append(Run(level=level, seed=seed, met=step.met, total=step.measured))
+            failed = round(step.failed_share * step.measured) - step.given_up
+            runs.append(Run(level=level, seed=seed, met=step.met, total=step.measured, failed=failed))
     return runs
 
 
 def told(found: Capacity, bar: Bar, unit: Unit, *, window_seconds: float) -> str:
     """Say it in a sentence, and no more than was found."""
-    what = _SHOW[unit]
+    what = unit.words
     if found.verdict is Verdict.CAPACITY:
         runs = f"{found.seeds} runs of {window_seconds:g} s at {found.levels} levels"
         return (
@@ -122,7 +122,7 @@ def told(found: Capacity, bar: Bar, unit: Unit, *, window_seconds: float) -> str
 
 def quickly(seen: Sequence[Seen], bar: Bar, unit: Unit) -> str:
     """Say what a single ramp shows."""
-    found, what = ramp.around(seen), _SHOW[unit]
+    found, what = ramp.around(seen), unit.words
     if not found.passed:
         least = min((step.level for step in seen), default=0.0)
         return f"no level met the bar, the lowest was {least:.3g} {what} ({bar.words})"
@@ -147,13 +147,15 @@ def metric(name: str) -> Callable[[Step], float]:
     return found
 
 
-def arms(steps: Sequence[Step], value: Callable[[Step], float]) -> list[Arm]:
-    """Make one side of a comparison of its steps."""
-    found = []
+def arms(steps: Sequence[Step], name: str) -> list[Arm]:
+    """Make one side of a comparison of its steps. Raises Invalid."""
+    value, found = metric(name), []
     for step in steps:
         if value(step) <= 0:
-            raise Invalid(Fault(message=f"the run with seed {step.seed} has no value to compare", hint="no answers?"))
-        found.append(Arm(seed=step.seed, value=value(step), failed=step.failed_share, late=bool(step.late)))
+            raise Invalid(Fault(message=f"the run with seed {step.seed} has no {name} to compare", hint="no answers?"))
+        # Goodput counts what came too late by itself; a time of whole answers would leave the slowest out unsaid.
+        slow = step.given_up / max(1, step.measured) if name == "goodput" else 0.0
+        found.append(Arm(seed=step.seed, value=value(step), failed=step.failed_share - slow, late=bool(step.late)))
     return found
 
 
@@ -171,10 +173,28 @@ def both(sides: tuple[Bench, Bench], taking: tuple[Taking, Taking], *, level: fl
 
 
 def difference(
-    a: Sequence[Arm], b: Sequence[Arm], *, settings: tuple[dict[str, str], dict[str, str]], about: str
+    a: Sequence[Arm],
+    b: Sequence[Arm],
+    *,
+    settings: tuple[dict[str, str], dict[str, str]],
+    about: str,
+    errors_said: bool = False,
 ) -> Difference:
     """Compare two sides. Raises Invalid where they must not be compared."""
-    refused = versus.refusals(a, b, settings=settings, about=about)
+    refused = versus.refusals(a, b, settings=settings, about=about, errors_said=errors_said)
     if refused:
-        raise Invalid(*[Fault(message=f"not comparable: {why}", field="--about") for why in refused])
+        hint = "--about names one setting, --errors-differ says that failures do"
+        raise Invalid(*[Fault(message=f"not comparable: {why}", field="--about", hint=hint) for why in refused])
     return versus.compare(a, b, rng=Random(1))  # noqa: S311 -- flips of signs, no secret
+
+
+def verdict(found: Difference, name: str) -> str:
+    """Say in a sentence what a comparison came to."""
+    said = "different" if found.different else "not shown to be different"
+    failed = ""
+    if max(found.failed_a, found.failed_b) > 0:
+        failed = f"; failed: A {found.failed_a:.1%}, B {found.failed_b:.1%}"
+    return (
+        f"{name}: B is {found.ratio:.3f} x A (95 % CI {found.low:.3f}-{found.high:.3f}; p {found.p:.3f};"
+        f" {found.pairs} pairs{failed}): {said}"
+    )

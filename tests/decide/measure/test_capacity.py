@@ -4,6 +4,8 @@ from math import log
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.decide.measure.capacity import Run, Verdict, capacity
 from stoker.decide.measure.versus import Arm, compare
@@ -149,3 +151,45 @@ def test_levels_that_all_pass_or_all_fail_do_not_upset_the_fit() -> None:
     found = capacity(runs({10: 1.0, 20: 1.0, 30: 0.0, 40: 0.0}, seeds=4), quantile=0.95)
     assert found.verdict is Verdict.CAPACITY
     assert 15 < found.value < 30
+
+
+def refusing(levels: dict[float, float], *, seeds: int = 6, total: int = 1000) -> list[Run]:
+    """A server that is fast and refuses a share: what it serves meets the bar."""
+    return [
+        Run(level=level, seed=seed, met=total - round(total * share), total=total, failed=round(total * share))
+        for level, share in levels.items()
+        for seed in range(seeds)
+    ]
+
+
+def test_refusals_end_the_capacity_long_before_nine_in_ten_are_late() -> None:
+    taken = refusing({20: 0.0, 30: 0.001, 40: 0.03, 50: 0.12})
+
+    without = capacity(taken, quantile=0.9)
+    found = capacity(taken, quantile=0.9, failed_share=0.01)
+
+    assert without.value > 45
+    assert found.verdict is Verdict.CAPACITY
+    assert 30 < found.value < 40
+
+
+def test_a_level_that_refuses_too_many_is_not_passed() -> None:
+    taken = refusing({20: 0.02, 30: 0.05})
+    assert capacity(taken, quantile=0.9).verdict is Verdict.AT_LEAST
+    assert capacity(taken, quantile=0.9, failed_share=0.01).verdict is Verdict.BELOW
+    assert capacity(refusing({20: 0.0, 30: 0.05}), quantile=0.9, failed_share=0.0).verdict is Verdict.CAPACITY
+
+
+@given(
+    shares=st.lists(st.integers(0, 40), min_size=10, max_size=10),
+    failed=st.lists(st.integers(0, 40), min_size=10, max_size=10),
+)
+def test_an_answer_lies_between_the_levels_whatever_was_measured(shares: list[int], failed: list[int]) -> None:
+    taken = [
+        Run(level=10.0 * (1 + i % 2), seed=i // 2, met=min(met, 40 - bad), total=40, failed=bad)
+        for i, (met, bad) in enumerate(zip(shares, failed, strict=True))
+    ]
+    found = capacity(taken, quantile=0.9, failed_share=0.05)
+    if found.verdict is Verdict.CAPACITY:
+        assert 10 <= found.value <= 20
+        assert found.low <= found.value <= found.high

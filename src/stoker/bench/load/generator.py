@@ -25,7 +25,7 @@ from stoker.bench.load.script import Script
 from stoker.bench.load.shot import Shot
 from stoker.bench.load.talk import Ask, Style, Talk
 from stoker.bench.load.target import Target
-from stoker.decide.measure.sample import Sample
+from stoker.decide.measure.sample import OUT_OF_REACH, Sample
 from stoker.decide.measure.summary import Taken
 from stoker.facts.ending import Ending, Outcome
 from stoker.http1.pool import Pool
@@ -271,7 +271,7 @@ def _expired(shot: Shot, limits: Limits, *, now: float, over: bool) -> str:
 
 
 def _late(shot: Shot, *, now: float, over: bool) -> str:
-    return "bar" if over and now > shot.deadline else ""
+    return OUT_OF_REACH if over and now > shot.deadline else ""
 
 
 def _open_files() -> int:

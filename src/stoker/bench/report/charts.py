@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import floor, log10
 from typing import Final, NamedTuple
 
 WIDTH: Final = 720
 HEIGHT: Final = 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 16, 16, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 16, 34, 44
+_FAN: Final = 34.0
 COLOURS: Final = ("#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#6cc5b0", "#97bbf5", "#9c6b4e")
 
 
@@ -26,17 +28,26 @@ class Curve:
     points: Sequence[Point]
     colour: str
     dots: bool = False
-    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A value with its interval."""
+
+    low: float
+    at: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """What the two sides mean. ``level``: a bar, drawn across. ``most``: what is above is cut."""
+    """What the two sides mean. ``level``: a bar, drawn across; ``band``: an interval, drawn upward."""
 
     across: str
     up: str
     level: float | None = None
-    most: float = float("inf")
+    band: Band | None = None
+    until: float = 0.0  # the lower side reaches at least so far
     names: Sequence[str] = ()  # of the places 0, 1, 2, … where the lower side has no scale
 
 
@@ -45,16 +56,18 @@ class Frame:
 
     def __init__(self, curves: Sequence[Curve], axes: Axes, *, height: int = HEIGHT) -> None:
         xs = [point.x for curve in curves for point in curve.points] or [1.0]
-        ys = [min(point.y, axes.most) for curve in curves for point in curve.points] or [1.0]
+        ys = [point.y for curve in curves for point in curve.points] or [1.0]
         self.axes = axes
         self.height = height
-        self.left, self.right = (min(0.0, *xs), max(xs)) if not axes.names else (-0.5, len(axes.names) - 0.5)
+        self.left, self.right = (
+            (min(0.0, *xs), max(axes.until, *xs)) if not axes.names else (-0.5, len(axes.names) - 0.5)
+        )
         if self.right <= self.left:
             self.right = self.left + 1
-        top = max(ys) * 1.06
+        top = max(ys)
         if axes.level is not None and axes.level < 3 * top:
-            top = max(top, axes.level * 1.06)
-        self.top = top or 1.0
+            top = max(top, axes.level)
+        self.top = top * 1.06 or 1.0
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Give the place of a value."""
@@ -66,30 +79,50 @@ class Frame:
         """Draw the axes with their figures."""
         (x0, y0), (x1, y1) = self.at(self.left, 0), self.at(self.right, self.top)
         found = [f'<path d="M{x0:.1f},{y1:.1f} L{x0:.1f},{y0:.1f} L{x1:.1f},{y0:.1f}" class="axis"/>']
-        for i in range(5):
-            y = self.top * i / 4
-            found.append(f'<text x="{x0 - 6:.1f}" y="{self.at(0, y)[1] + 4:.1f}" text-anchor="end">{y:.3g}</text>')
+        found += [
+            f'<text x="{x0 - 6:.1f}" y="{self.at(0, y)[1] + 4:.1f}" text-anchor="end">{y:g}</text>'
+            for y in ticks(self.top)
+        ]
         names = [(float(i), name) for i, name in enumerate(self.axes.names)]
-        names = names or [(self.left + (self.right - self.left) * i / 4, "") for i in range(5)]
+        names = names or [(x, f"{x:g}") for x in ticks(self.right)]
         for x, name in names:
-            label = escape(name) if name else f"{x:.3g}"
+            label = escape(name)
             found.append(f'<text x="{self.at(x, 0)[0]:.1f}" y="{y0 + 16:.1f}" text-anchor="middle">{label}</text>')
         found.append(
             f'<text x="{(x0 + x1) / 2:.0f}" y="{y0 + 34:.1f}" text-anchor="middle">{escape(self.axes.across)}</text>'
         )
         found.append(f'<text x="{x0 + 6:.1f}" y="{y1 + 4:.1f}">{escape(self.axes.up)}</text>')
+        if self.axes.band is not None:
+            found += self._interval(self.axes.band)
         if self.axes.level is not None and self.axes.level <= self.top:
             y = self.at(0, self.axes.level)[1]
             found.append(f'<path d="M{x0:.1f},{y:.1f} L{x1:.1f},{y:.1f}" class="bar"/>')
             found.append(f'<text x="{x1:.1f}" y="{y - 4:.1f}" text-anchor="end" class="barname">bar</text>')
         return found
 
+    def _interval(self, band: Band) -> list[str]:
+        low, top = self.at(max(band.low, self.left), self.top)
+        high, bottom = self.at(min(band.high, self.right), 0)
+        at = self.at(band.at, 0)[0]
+        return [
+            f'<rect x="{low:.1f}" y="{top:.1f}" width="{high - low:.1f}" height="{bottom - top:.1f}" class="band"/>',
+            f'<path d="M{at:.1f},{top:.1f} V{bottom:.1f}" class="bar"/>',
+            f'<text x="{at:.1f}" y="{top - 4:.1f}" text-anchor="middle">{band.at:.3g}</text>',
+        ]
+
+
+def ticks(most: float) -> list[float]:
+    """Give three to six round figures from 0 to the most."""
+    size = 10.0 ** floor(log10(most / 4)) if most > 0 else 1.0
+    step = next((size * part for part in (1, 2, 2.5, 5, 10) if most / (size * part) < 6), size)
+    return [float(f"{i * step:.6g}") for i in range(int(most / step) + 1)]
+
 
 def chart(curves: Sequence[Curve], axes: Axes) -> str:
     """Draw curves."""
     frame = Frame(curves, axes)
-    drawn = frame.sides()
-    for i, curve in enumerate(curves):
+    drawn, named = frame.sides(), 0
+    for curve in curves:
         places = [frame.at(point.x, point.y) for point in curve.points]
         if curve.dots:
             drawn += [
@@ -97,10 +130,11 @@ def chart(curves: Sequence[Curve], axes: Axes) -> str:
             ]
         elif places:
             path = " L".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            dashes = ' stroke-dasharray="5 4"' if curve.dashed else ""
-            drawn.append(f'<path d="M{path}" stroke="{curve.colour}" stroke-width="2" fill="none"{dashes}/>')
+            drawn.append(f'<path d="M{path}" stroke="{curve.colour}" stroke-width="2" fill="none"/>')
             drawn += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{curve.colour}"/>' for x, y in places]
-        drawn.append(_named(curve, i))
+        if curve.name:
+            drawn.append(_named(curve, named))
+            named += 1
     return _picture(drawn, HEIGHT)
 
 
@@ -109,15 +143,19 @@ def fans(rows: Sequence[Sequence[float]], axes: Axes, *, colour: str) -> str:
     curve = Curve(name="", colour=colour, points=[Point(i, max(row)) for i, row in enumerate(rows) if row])
     frame = Frame([curve], axes)
     drawn = frame.sides()
+    wide = min(_FAN, 0.8 * (WIDTH - _LEFT - _RIGHT) / max(1, len(rows)))
     for i, row in enumerate(rows):
-        for width, value, opacity in zip((34, 26, 18, 34), reversed(row), (0.2, 0.3, 0.45, 0.9), strict=True):
+        for part, value, opacity in zip((1.0, 0.76, 0.53, 1.0), reversed(row), (0.2, 0.3, 0.45, 0.9), strict=True):
+            width = wide * part
             x, y = frame.at(i, value)
             base = frame.at(i, 0)[1]
             if value is row[0]:
-                drawn.append(f'<path d="M{x - width / 2:.1f},{y:.1f} h{width}" stroke="{colour}" stroke-width="3"/>')
+                drawn.append(
+                    f'<path d="M{x - width / 2:.1f},{y:.1f} h{width:.1f}" stroke="{colour}" stroke-width="3"/>'
+                )
             else:
                 drawn.append(
-                    f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width}" height="{max(0.0, base - y):.1f}"'
+                    f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(0.0, base - y):.1f}"'
                     f' fill="{colour}" opacity="{opacity}"/>'
                 )
     return _picture(drawn, HEIGHT)

@@ -1,5 +1,6 @@
 """`stoker bench compare`: is B different from A?"""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,21 @@ from stoker.cli.bench.run import level, result
 
 if TYPE_CHECKING:
     from stoker.bench.result import Result
+    from stoker.bench.search import Taking
     from stoker.decide.measure.versus import Difference
 
-_ABOUT = ("url", "model", "dialect", "server", "profile", "extra", "head", "answers", "window_seconds", "errors")
+_ABOUT = ("url", "model", "dialect", "server", "profile", "extra", "head", "answers", "window_seconds", "load", "bar")
 _FREE = ("salt", "source", "tokens_per_word", "tokens_per_message", "tokens_per_request", "server")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of two sides."""
+
+    about: str
+    metric: str
+    errors_said: bool
+    form: str
 
 
 def compare(
@@ -25,6 +37,7 @@ def compare(
     b: str = typer.Argument(help="The other; the same URL where --model-b or --extra-b differs."),
     *,
     about: str = typer.Option("url", help="The one thing in which they may differ: url, model, extra, head, …"),
+    errors_differ: bool = typer.Option(False, "--errors-differ", help="Compare although their failures differ."),
     metric: str = typer.Option("goodput", help="goodput, tokens, requests, visible_ttft_p90, tpot_p50, e2e_p50, …"),
     concurrency: int = typer.Option(0, "--concurrency", "-c", help="Requests in flight, always.", min=0),
     users: int = typer.Option(0, help="People, who think between their requests.", min=0),
@@ -57,8 +70,9 @@ def compare(
     options.form(form)
     options.one_of(about, _ABOUT, field="--about")
     search.metric(metric)
+    question = Question(about=about, metric=metric, errors_said=errors_differ, form=form)
     if Path(a).is_dir() and Path(b).is_dir():
-        _recorded(Path(a), Path(b), about=about, metric=metric, form=form)
+        _recorded(Path(a), Path(b), question)
         return
     shared = Wish(
         url=a, model=model, key=key, dialect=dialect, ca=ca, profile=profile, trace=None, scale=scale,
@@ -66,9 +80,8 @@ def compare(
         timeout=timeout,
     )  # fmt: skip
     other = _other(shared, b, model=model_b, extra=extra_b)
-    unit, at = level(concurrency, users, rate, 0.0)
-    _measured((shared, other), unit, at, seeds=range(seed, seed + runs), judged=bar, about=about, metric=metric,
-              out=out, form=form)  # fmt: skip
+    load = level(concurrency, users, rate, 0.0)
+    _measured((shared, other), load, seeds=range(seed, seed + runs), judged=bar, question=question, out=out)
 
 
 def _other(wish: Wish, url: str, *, model: str, extra: str) -> Wish:
@@ -77,71 +90,65 @@ def _other(wish: Wish, url: str, *, model: str, extra: str) -> Wish:
     return replace(wish, url=url, model=model or wish.model, extra=extra or wish.extra)
 
 
-def _recorded(a: Path, b: Path, *, about: str, metric: str, form: str) -> None:
+def _recorded(a: Path, b: Path, question: Question) -> None:
     """Compare what was measured before."""
     from stoker.bench import result as results
-    from stoker.bench import search
 
-    first, second = results.read(a), results.read(b)
-    value = search.metric(metric)
-    found = search.difference(
-        search.arms(first.steps, value),
-        search.arms(second.steps, value),
-        settings=(_settings(first), _settings(second)),
-        about=about,
-    )
-    _tell(found, metric, form)
+    _tell(_difference((results.read(a), results.read(b)), question), question)
 
 
 def _measured(
-    wishes: tuple[Wish, Wish],
-    unit: str,
-    at: float,
-    *,
-    seeds: range,
-    judged: str,
-    about: str,
-    metric: str,
+    wishes: tuple[Wish, Wish], load: tuple[str, float], *, seeds: range, judged: str, question: Question,
     out: Path | None,
-    form: str,
-) -> None:
-    """Measure both, in turn."""
+) -> None:  # fmt: skip
+    """Measure both, in turn. What was measured is kept before it is judged: a refusal must not lose an hour."""
     from stoker.bench import search
     from stoker.bench.step import Bench
 
     bar = options.bar(judged)
     live = show.Live()
+    unit, at = load
     plans = tuple(options.plan(wish, unit) for wish in wishes)
     reached = tuple(options.reach(wish, tools=plan.tools) for wish, plan in zip(wishes, plans, strict=True))
     benches = (Bench(reached[0], plans[0], bar, tell=live.tell), Bench(reached[1], plans[1], bar, tell=live.tell))
     taking = (search.Taking(told=live.step), search.Taking(told=live.step))
     search.both(benches, taking, level=at, seeds=seeds)
-    value = search.metric(metric)
-    sides = [
-        result("compare", r, p, bar, taking=t, verdict=name)
+    first, second = (
+        result("compare", r, p, bar, taking=t, verdict=f"one side of a comparison: {name}")
         for name, r, p, t in zip("AB", reached, plans, taking, strict=True)
-    ]
-    if out is not None:
-        _keep(sides, taking, out)
-    if any(each.interrupted for each in taking):
-        raise Invalid(Fault(message="it was interrupted: there are too few pairs to compare"))
-    found = search.difference(
-        search.arms(taking[0].steps, value),
-        search.arms(taking[1].steps, value),
-        settings=(_settings(sides[0]), _settings(sides[1])),
-        about=about,
     )
-    _tell(found, metric, form)
+    sides = (first, second)
+    _keep(sides, taking, out)
+    if any(each.interrupted for each in taking):
+        kept = f"; what was measured is in {out}" if out is not None else ""
+        raise Invalid(Fault(message=f"it was interrupted: there are too few pairs to compare{kept}"))
+    found = _difference(sides, question)
+    said = search.verdict(found, question.metric)
+    _keep((first, msgspec.structs.replace(second, difference=found, verdict=said)), taking, out)
+    _tell(found, question)
 
 
-def _keep(sides: "list[Result]", taking: tuple[object, object], out: Path) -> None:
+def _keep(sides: "tuple[Result, Result]", taking: "tuple[Taking, Taking]", out: Path | None) -> None:
     from stoker.bench import result as results
     from stoker.bench.report.page import page
-    from stoker.bench.search import Taking
 
-    for side, steps in zip(sides, taking, strict=True):
-        if isinstance(steps, Taking):
-            results.write(out / side.verdict.lower(), side, steps.samples, page(side, steps.samples))
+    if out is None:
+        return
+    for name, side, steps in zip("ab", sides, taking, strict=True):
+        results.write(out / name, side, steps.samples, page(side, steps.samples))
+
+
+def _difference(sides: "tuple[Result, Result]", question: Question) -> "Difference":
+    from stoker.bench import search
+
+    a, b = sides
+    return search.difference(
+        search.arms(a.steps, question.metric),
+        search.arms(b.steps, question.metric),
+        settings=(_settings(a), _settings(b)),
+        about=question.about,
+        errors_said=question.errors_said,
+    )
 
 
 def _settings(found: "Result") -> dict[str, str]:
@@ -151,12 +158,10 @@ def _settings(found: "Result") -> dict[str, str]:
     return {**asked, "load": ", ".join(f"{load:g}" for load in loads), "bar": found.bar.words if found.bar else ""}
 
 
-def _tell(found: "Difference", metric: str, form: str) -> None:
-    if form:
-        output.data(msgspec.to_builtins(found), form)
+def _tell(found: "Difference", question: Question) -> None:
+    from stoker.bench.search import verdict
+
+    if question.form:
+        output.data(msgspec.to_builtins(found), question.form)
         return
-    said = "different" if found.different else "not shown to be different"
-    print(
-        f"{metric}: B is {found.ratio:.3f} x A (95 % CI {found.low:.3f}-{found.high:.3f}; p {found.p:.3f};"
-        f" {found.pairs} pairs): {said}"
-    )
+    print(verdict(found, question.metric))

@@ -104,7 +104,7 @@ def _search(
     minutes = len(seeds) * 5 * plan.window_seconds / 60
     output.err.print(f"confirming around {failed:.3g}: 5 levels x {len(seeds)} runs, about {minutes:.0f} minutes")
     bench.plan = replace(plan, sessions_rate=failed)  # the same sessions at every level
-    found = search.confirm(bench, taking, failed=failed, seeds=seeds, share=judged.share)
+    found = search.confirm(bench, taking, failed=failed, seeds=seeds, bar=judged)
     if any(step.interrupted for step in taking.steps):
         return taking, quick, None
     return taking, (search.told(found, judged, plan.unit, window_seconds=plan.window_seconds), ()), found

@@ -4,11 +4,15 @@ All times are seconds since the moment at which the request was *scheduled*, not
 server adds is waited for by a user, too. 0 where that point was never reached.
 """
 
+from typing import Final
+
 import msgspec
 
 from stoker.decide.measure.classes import GOOD, Class
 from stoker.facts.ending import Flag, Outcome
 from stoker.facts.record import Gaps, Tokens
+
+OUT_OF_REACH: Final = "bar"  # the detail of a timeout: the bar could not be met any more
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +53,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     def measured(self) -> bool:
         """Whether it is in the denominator."""
         return self.kind is not Class.NOT_MEASURED
+
+    @property
+    def given_up(self) -> bool:
+        """Whether we ended it ourselves, for it was too late for the bar: slow, and no error."""
+        return self.outcome is Outcome.TIMEOUT and self.detail == OUT_OF_REACH
 
     @property
     def tpot_seconds(self) -> float | None:

@@ -5,7 +5,9 @@
 2. Percentiles of times are over the requests that reached that point; the bar is over all that were scheduled.
 3. Tokens a second are those that came inside the window: a request that began before or ended after it counts by the
    part of its tokens that fell into it.
-4. The first token and the first *visible* one are kept apart: with hidden thoughts they are seconds apart.
+4. What we gave up because the bar was out of its reach did not meet the bar; for the ceiling on failures it is slow and
+   no error.
+5. The first token and the first *visible* one are kept apart: with hidden thoughts they are seconds apart.
 """
 
 from collections import Counter
@@ -88,7 +90,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     classes: dict[str, int]
     details: dict[str, int]  # outcome/detail of what was no good answer
     attainment: float
-    failed_share: float
+    failed_share: float  # no whole answer
+    given_up: int  # of these: ended by us, for they were too late for the bar
     passed: bool | None  # None: no bar, or not measured
     goodput_per_second: float
     requests_per_second: float  # good answers
@@ -149,13 +152,14 @@ def summarise(taken: Taken, bar: Bar | None, *, usd_per_hour: float = 0.0, warm_
     rule = bar or Bar(error_rate=1.0)
     met = sum(rule.met(sample) for sample in measured)
     failed = sum(not sample.good for sample in measured)
+    given_up = sum(sample.given_up for sample in measured)
     late = taken.trouble or warm.late(
         send_lags=[sample.send_lag_seconds for sample in window],
         loop_lags=taken.loop_lags_seconds,
         bar_seconds=rule.ttft_seconds,
     )
     count = max(1, len(measured))
-    verdict = None if bar is None or late or not measured else _passes(met / count, failed / count, bar)
+    verdict = None if bar is None or late or not measured else _passes(met / count, (failed - given_up) / count, bar)
     rate = _tokens_inside(samples, cut, taken.seconds) / seconds
     tau = warm.autocorrelation_time([s.first_token_seconds for s in measured if s.first_token_seconds])
     made = sum(sample.tokens.output for sample in samples)
@@ -174,6 +178,7 @@ def summarise(taken: Taken, bar: Bar | None, *, usd_per_hour: float = 0.0, warm_
         details=dict(Counter(f"{s.outcome}/{s.detail or s.kind}" for s in measured if not s.good and s.outcome)),
         attainment=met / count,
         failed_share=failed / count,
+        given_up=given_up,
         passed=verdict,
         goodput_per_second=met / seconds,
         requests_per_second=(len(measured) - failed) / seconds,

@@ -39,12 +39,22 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     p: float
     pairs: int
     different: bool
+    failed_a: float = 0.0  # the shares that were no good answer
+    failed_b: float = 0.0
 
 
 def refusals(
-    a: Sequence[Arm], b: Sequence[Arm], *, settings: tuple[Mapping[str, str], Mapping[str, str]], about: str
+    a: Sequence[Arm],
+    b: Sequence[Arm],
+    *,
+    settings: tuple[Mapping[str, str], Mapping[str, str]],
+    about: str,
+    errors_said: bool = False,
 ) -> list[str]:
-    """Say why these runs must not be compared; ``about`` names the one setting in which they may differ."""
+    """Say why these runs must not be compared.
+
+    ``about`` names the one setting in which they may differ; ``errors_said``: it was said that their errors differ.
+    """
     found = []
     first, second = settings
     differ = sorted(name for name in {*first, *second} if first.get(name) != second.get(name) and name != about)
@@ -57,8 +67,7 @@ def refusals(
     late = [name for name, side in (("A", a), ("B", b)) if any(arm.late for arm in side)]
     if late:
         found.append(f"the generator was late in {' and '.join(late)}: that is not measured")
-    gap = _failed(a) - _failed(b)
-    if abs(gap) > _ERRORS_DIFFER and about != "errors":
+    if abs(_failed(a) - _failed(b)) > _ERRORS_DIFFER and not errors_said:
         found.append(f"the shares of failed requests differ: {_failed(a):.1%} and {_failed(b):.1%}")
     return found
 
@@ -83,6 +92,8 @@ def compare(a: Sequence[Arm], b: Sequence[Arm], *, rng: Random, confidence: floa
         p=p,
         pairs=len(logs),
         different=apart or (few and (found.low > 0 or found.high < 0)),
+        failed_a=_failed(a),
+        failed_b=_failed(b),
     )
 
 

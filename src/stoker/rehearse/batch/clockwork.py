@@ -5,7 +5,7 @@ client measures is then the model's time, and not that of this Python process.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -128,7 +128,13 @@ class Clockwork:
             self.ttft.observe(job.ttft)
         if step.ticks and decoding:
             self.itl.observe(step.seconds / step.ticks, decoding)
-        self._tell(set(step.finished), set(step.first))
+        ended = set(step.finished)
+        if step.first:
+            begun = set(step.first)
+            self._tell([turn for turn in self._turns if turn.job in begun], ended)
+            await asyncio.sleep(0)  # they are written now, before hundreds of others: writes go out at a turn's end
+            await asyncio.sleep(0)
+        self._tell(list(self._turns), ended)
 
     async def _until(self, at: float) -> None:
         """Wait for a moment of the machine. The loop's timers are coarse: the last millisecond is spun away."""
@@ -137,14 +143,14 @@ class Clockwork:
         while self.now < at:  # noqa: ASYNC110 -- nobody else knows when it is time
             await asyncio.sleep(0)
 
-    def _tell(self, ended: set[Job], first: set[Job]) -> None:
-        """Tell everybody; first tokens go out first, for hundreds of others take milliseconds to write."""
+    def _tell(self, turns: Sequence[Turn], ended: set[Job]) -> None:
+        """Tell how many tokens there are."""
         machine = self.machine
-        for turn in sorted(self._turns, key=lambda turn: turn.job not in first) if first else list(self._turns):
-            if turn.job in ended:
+        for turn in turns:
+            if turn.job not in ended:
+                turn.grant(machine.tokens(turn.job))
+            elif turn in self._turns:
                 self._turns.discard(turn)
                 self.finished += 1
                 self.e2e.observe(turn.job.finished - turn.job.arrived)
                 turn.grant(turn.job.request.output_tokens)
-            else:
-                turn.grant(machine.tokens(turn.job))
