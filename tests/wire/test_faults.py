@@ -77,6 +77,11 @@ def said(text: str) -> bytes:
             (210000, 0, 200000),
         ),
         (400, b'{"error":{"message":"too long","code":"context_length_exceeded"}}', (0, 0, 0)),
+        (
+            400,
+            b'{"error":{"message":"The maximum context length is 4096 tokens; the prompt has at least 4983."}}',
+            (4983, 0, 4096),
+        ),
     ],
 )
 def test_every_way_to_say_too_long(status: int, body: bytes, numbers: tuple[int, int, int]) -> None:

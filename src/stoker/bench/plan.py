@@ -128,6 +128,29 @@ def scaled(profile: Profile, by: float) -> Profile:
     )
 
 
+def with_head(profile: Profile, tokens: int) -> Profile:
+    """The same prompts behind a part of so many tokens that all of them share; each is asked once."""
+    longer = _Longer(profile.prompt, tokens)
+    return replace(profile, prompt=longer, head_tokens=tokens, turns=1.0, growth=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Longer:
+    """A draw, and so much more."""
+
+    draw: Draw
+    more: float
+
+    def __call__(self, rng: Random) -> float:
+        """Draw one."""
+        return self.draw(rng) + self.more
+
+    @property
+    def mean(self) -> float:
+        """Of many."""
+        return self.draw.mean + self.more
+
+
 @dataclass(frozen=True, slots=True)
 class _Divided:
     """A draw, divided."""

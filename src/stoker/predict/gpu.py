@@ -41,7 +41,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return tflops * 1e12 / (self.bandwidth_gbs * 1e9)
 
 
-def find(catalogue: Sequence[Gpu], name: str) -> Gpu:
+def find(catalogue: Sequence[Gpu], name: str, *, field: str = "--gpu") -> Gpu:
     """Find a card by its name or by a beginning that only one has; raises Invalid with the nearest names."""
     asked = _plain(name)
     exact = [gpu for gpu in catalogue if _plain(gpu.name) == asked]
@@ -52,7 +52,7 @@ def find(catalogue: Sequence[Gpu], name: str) -> Gpu:
         close = get_close_matches(asked, [*by_plain, *short], n=4, cutoff=0.4)
         names = dict.fromkeys((by_plain | short)[each] for each in close)
         hint = f"nearest: {', '.join(names)}" if names else f"known: {', '.join(gpu.name for gpu in catalogue)}"
-        raise Invalid(Fault(message=f"there is no GPU '{name}' in the catalogue", field="--gpu", hint=hint))
+        raise Invalid(Fault(message=f"there is no GPU '{name}' in the catalogue", field=field, hint=hint))
     return begins[0]
 
 

@@ -99,6 +99,7 @@ _OVERFLOWS: Final = (
     # Anthropic, and ourselves: A + B > C
     (_words(rf"exceed context limit: (?P<prompt>{_N}) \+ (?P<output>{_N}) > (?P<context>{_N})")),
     (_words(rf"prompt is too long: (?P<prompt>{_N}) tokens > (?P<context>{_N})")),
+    (_words(rf"context length is (?P<context>{_N}) tokens; the prompt has (?:at least )?(?P<prompt>{_N})")),
     # vLLM: The decoder prompt (length A) is longer than the maximum model length of C
     (
         _words(

@@ -107,7 +107,7 @@ LABS: Final = (
             Arm(label="shared last", concurrency=2, head_last=True),
         ),
         read=_where_it_stands,
-        shares_head=True,
+        head_tokens=4096,
     ),
     Lab(
         name="models",

@@ -32,7 +32,7 @@ class Lab:
     arms: tuple[Arm, ...]
     read: Callable[[Sequence[Step]], tuple[str, ...]]
     two_models: bool = False
-    shares_head: bool = False  # its traffic must have a part that all requests share
+    head_tokens: int = 0  # of a part that all requests share, before lengths are divided
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """An experiment as one page: the verdict first, then what it rests on, then how to repeat it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Final
@@ -92,7 +93,22 @@ def _classes(result: Result) -> str:
         now = last.classes.get(kind, 0) if last is not None else 0
         rows.append(f"<tr><td>{kind}<td>{escape(what)}<td class=n>{now}<td class=n>{count}</tr>")
     head = "<tr><th>class<th>what falls into it, the first that fits<th>last step<th>all steps</tr>"
-    return f"<table>{head}{''.join(rows)}</table>"
+    return f"<table>{head}{''.join(rows)}</table>{_wrong(result.steps)}"
+
+
+def _wrong(steps: Sequence[Step]) -> str:
+    """Say what went wrong how often, and what the server said to the first of each."""
+    counts: Counter[str] = Counter()
+    said: dict[str, str] = {}
+    for step in steps:
+        counts.update(step.details)
+        said = step.said | said
+    rows = [
+        f"<tr><td class=n>{n}<td>{escape(what)}<td>{escape(said.get(what, ''))}</tr>"
+        for what, n in counts.most_common()
+    ]
+    head = "<tr><th>requests<th>what was no good answer<th>what the server said to the first</tr>"
+    return f"<table>{head}{''.join(rows)}</table>" if rows else ""
 
 
 def _setup(result: Result) -> str:

@@ -74,6 +74,7 @@ def run(
 def _measured(lab: "Lab", wish: Wish, model_b: str, *, seed: int, usd_per_hour: float, predicted: int) -> "Report":
     from stoker.bench import result as results
     from stoker.bench.labs.lab import COLUMNS, Report, row
+    from stoker.bench.plan import with_head
     from stoker.bench.search import Taking
     from stoker.bench.step import Bench
 
@@ -81,7 +82,9 @@ def _measured(lab: "Lab", wish: Wish, model_b: str, *, seed: int, usd_per_hour: 
     more, targets = "", []
     for arm in lab.arms:
         own = replace(wish, model=model_b if arm.second else wish.model, head="last" if arm.head_last else "first")
-        plan = options.plan(replace(own, profile="rag" if lab.shares_head else own.profile), "concurrency")
+        plan = options.plan(own, "concurrency")
+        if lab.head_tokens:
+            plan = replace(plan, profile=with_head(plan.profile, round(lab.head_tokens / wish.scale)))
         reached = options.reach(own, tools=plan.tools)
         targets.append(f"{reached.target.model} at {reached.target.url}")
         taking = Taking(usd_per_hour=usd_per_hour, told=live.step)

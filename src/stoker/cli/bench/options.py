@@ -19,6 +19,37 @@ if TYPE_CHECKING:
     from stoker.bench.reach import Reached
     from stoker.decide.measure.bar import Bar
 
+_MOST_USD = 1e6  # an hour
+_BARS = {"agent": "coding-agent", "agents": "coding-agent"}
+
+
+def price(asked: str | float) -> float:
+    """Read a price an hour: a number, or cards at the middle of what the catalogue saw. Raises Invalid."""
+    words = str(asked).strip()
+    count, times, card = words.lower().partition("x")
+    if times and count.isdigit():
+        return int(count) * _of_a_card(card)
+    try:
+        value = float(words)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < _MOST_USD:
+        hint = "dollars such as 23.5, or cards such as 8xH200"
+        raise Invalid(Fault(message=f"'{words}' is no price an hour", field="--usd-per-hour", hint=hint))
+    return value
+
+
+def _of_a_card(name: str) -> float:
+    from stoker.drivers import figures
+    from stoker.predict import gpu
+
+    card = gpu.find(figures.gpus(), name, field="--usd-per-hour")
+    if card.price is None:
+        hint = "say it in dollars"
+        raise Invalid(Fault(message=f"no price of {card.name} is known", field="--usd-per-hour", hint=hint))
+    return (card.price.low_usd + card.price.high_usd) / 2
+
+
 Url: TypeAlias = Annotated[str, typer.Argument(help="Where it listens, such as http://127.0.0.1:8080/v1.")]
 Model: TypeAlias = Annotated[str, typer.Option("--model", "-m", help="Which model; the first that it lists.")]
 Key: TypeAlias = Annotated[str, typer.Option(help="The key; without it STOKER_API_KEY.")]
@@ -41,14 +72,13 @@ Extra: TypeAlias = Annotated[str, typer.Option(help='More members of each reques
 BarOption: TypeAlias = Annotated[
     str, typer.Option("--bar", help="A file, a use case's manifest, or chat, agent, batch.")
 ]
-Price: TypeAlias = Annotated[float, typer.Option(help="What the endpoint costs in US dollars an hour.")]
+Price: TypeAlias = Annotated[
+    float, typer.Option(parser=price, help="What the endpoint costs in US dollars an hour: 23.5, or cards: 8xH200.")
+]
 Ca: TypeAlias = Annotated[str, typer.Option(help="Certificates (PEM) to believe, of a private authority.")]
 Timeout: TypeAlias = Annotated[str, typer.Option(help="How long the first byte of an answer may take.")]
 Out: TypeAlias = Annotated[Path | None, typer.Option(help="A folder for result.json, requests.jsonl and report.html.")]
 Form: TypeAlias = Annotated[str, typer.Option("--output", "-o", help="json or yaml.")]
-
-_LONG = "such as {}"
-_BARS = {"agent": "coding-agent", "agents": "coding-agent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ def result(
 ) -> "Result":
     """Put a result together."""
     from stoker.bench import result as results
+    from stoker.bench.advice import advice
 
     return results.Result(
         kind=kind,
@@ -108,5 +109,5 @@ def result(
         bar=judged,
         steps=tuple(taking.steps),
         verdict=verdict,
-        notes=reached.notes,
+        notes=(*reached.notes, *advice(sample for samples in taking.samples for sample in samples)),
     )

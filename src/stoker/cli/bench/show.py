@@ -53,9 +53,10 @@ class Live:
             sys.stderr.write(f"\r{'':<110}\r")
             self._wrote = False
         cells = dict(zip(_COLUMNS, _cells(step), strict=True))
+        met = f" {cells['MET']} met the bar," if step.passed is not None else ""
         told = (
             f"at {cells['LOAD']} (seed {cells['SEED']}): {cells['REQUESTS']} requests, {cells['GOOD']} good,"
-            f" {cells['MET']} met the bar, {cells['TOK/s']} tok/s {cells['VERDICT']}"
+            f"{met} {cells['TOK/s']} tok/s {cells['VERDICT']}"
         )
         output.err.print(told, markup=False)
 
@@ -63,13 +64,13 @@ class Live:
 def _cells(step: "Step") -> tuple[str, ...]:
     from stoker.bench.report.page import verdict
 
-    times = step.times
+    times, judged = step.times, step.passed is not None or bool(step.late)
     return (
         f"{step.load:g}",
         str(step.seed),
         str(step.measured),
         f"{1 - step.failed_share:.1%}",
-        f"{step.attainment:.1%}",
+        f"{step.attainment:.1%}" if judged else "-",
         f"{step.goodput_per_second:.2f}",
         f"{step.tokens.per_second:.0f}",
         _time(times.ttft.p50),
@@ -158,12 +159,21 @@ def _classes(found: "Result") -> None:
         ("CLASS", "REQUESTS", "WHAT FALLS INTO IT, THE FIRST THAT FITS"),
         [(kind, str(counts.get(kind, 0)), what) for kind, what in found.classes],
     )
+    _wrong(found.steps)
+
+
+def _wrong(steps: "Sequence[Step]") -> None:
+    """Say what went wrong how often, and what the server said to the first of each."""
     details: dict[str, int] = {}
-    for step in found.steps:
+    said: dict[str, str] = {}
+    for step in steps:
         for detail, count in step.details.items():
             details[detail] = details.get(detail, 0) + count
+        said = step.said | said
     if details:
-        print("\nwhat was no good answer: " + ", ".join(f"{count} {what}" for what, count in sorted(details.items())))
+        print("\nwhat was no good answer:")
+    for what, count in sorted(details.items(), key=lambda each: -each[1]):
+        print(f"  {count} {what}" + (f": {said[what]}" if what in said else ""))
 
 
 def sentence(steps: Sequence["Step"]) -> str:

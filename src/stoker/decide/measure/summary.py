@@ -89,6 +89,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     met: int
     classes: dict[str, int]
     details: dict[str, int]  # outcome/detail of what was no good answer
+    said: dict[str, str]  # what the server said to the first of each
     attainment: float
     failed_share: float  # no whole answer
     given_up: int  # of these: ended by us, for they were too late for the bar
@@ -175,7 +176,8 @@ def summarise(taken: Taken, bar: Bar | None, *, usd_per_hour: float = 0.0, warm_
         measured=len(measured),
         met=met,
         classes={kind.value: sum(sample.kind is kind for sample in window) for kind in Class},
-        details=dict(Counter(f"{s.outcome}/{s.detail or s.kind}" for s in measured if not s.good and s.outcome)),
+        details=dict(Counter(_detail(s) for s in measured if not s.good and s.outcome)),
+        said={_detail(s): s.message for s in reversed(measured) if not s.good and s.outcome and s.message},
         attainment=met / count,
         failed_share=failed / count,
         given_up=given_up,
@@ -192,6 +194,10 @@ def summarise(taken: Taken, bar: Bar | None, *, usd_per_hour: float = 0.0, warm_
         cpu_microseconds_per_token=taken.cpu_seconds / made * 1e6 if made else 0.0,
         money=_money(measured, rate, usd_per_hour),
     )
+
+
+def _detail(sample: Sample) -> str:
+    return f"{sample.outcome}/{sample.detail or sample.kind}"
 
 
 def _passes(attainment: float, failed: float, bar: Bar) -> bool:
