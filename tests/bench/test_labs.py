@@ -69,7 +69,7 @@ def test_a_cache_that_is_off_is_told() -> None:
 
 def test_a_lab_that_is_not_there_is_named() -> None:
     with pytest.raises(Invalid, match="did you mean 'concurrency'"):
-        find("concurency")
+        find("concurrenc")
     assert {lab.name for lab in LABS} == {"concurrency", "sessions", "prefix", "models"}
 
 
