@@ -163,7 +163,6 @@ def summarise(taken: Taken, bar: Bar | None, *, usd_per_hour: float = 0.0, warm_
     verdict = None if bar is None or late or not measured else _passes(met / count, (failed - given_up) / count, bar)
     rate = _tokens_inside(samples, cut, taken.seconds) / seconds
     tau = warm.autocorrelation_time([s.first_token_seconds for s in measured if s.first_token_seconds])
-    made = sum(sample.tokens.output for sample in samples)
     return Step(
         load=taken.load,
         unit=taken.unit,
@@ -191,9 +190,14 @@ def summarise(taken: Taken, bar: Bar | None, *, usd_per_hour: float = 0.0, warm_
         independent=len(measured) / tau,
         p99_is_sure=len(measured) / tau >= _ENOUGH_FOR_P99,
         repaired=dict(Counter(repair for sample in measured for repair in sample.repairs)),
-        cpu_microseconds_per_token=taken.cpu_seconds / made * 1e6 if made else 0.0,
+        cpu_microseconds_per_token=_cpu_microseconds(taken),
         money=_money(measured, rate, usd_per_hour),
     )
+
+
+def _cpu_microseconds(taken: Taken) -> float:
+    made = sum(sample.tokens.output for sample in taken.samples)
+    return taken.cpu_seconds / made * 1e6 if made else 0.0
 
 
 def _detail(sample: Sample) -> str:
