@@ -100,10 +100,13 @@ class Frame:
             found.append(f'<text x="{x1:.1f}" y="{y - 4:.1f}" text-anchor="end" class="barname">bar</text>')
         return found
 
+    def _inside(self, x: float) -> float:
+        return min(max(x, self.left), self.right)
+
     def _interval(self, band: Band) -> list[str]:
-        low, top = self.at(max(band.low, self.left), self.top)
-        high, bottom = self.at(min(band.high, self.right), 0)
-        at = self.at(band.at, 0)[0]
+        low, top = self.at(self._inside(band.low), self.top)
+        high, bottom = self.at(self._inside(band.high), 0)
+        at = self.at(self._inside(band.at), 0)[0]
         return [
             f'<rect x="{low:.1f}" y="{top:.1f}" width="{high - low:.1f}" height="{bottom - top:.1f}" class="band"/>',
             f'<path d="M{at:.1f},{top:.1f} V{bottom:.1f}" class="bar"/>',

@@ -27,8 +27,8 @@ def price(asked: str | float) -> float:
     """Read a price an hour: a number, or cards at the middle of what the catalogue saw. Raises Invalid."""
     words = str(asked).strip()
     count, times, card = words.lower().partition("x")
-    if times and count.isdigit():
-        return int(count) * _of_a_card(card)
+    if times and count.strip().isdigit():
+        return int(count) * _of_a_card(card.strip())
     try:
         value = float(words)
     except ValueError:
