@@ -80,6 +80,7 @@ apiVersion: stoker.dev/v1alpha1
 kind: UseCase
 metadata: {name: ours}
 spec:
+  preset: chat
   bar: {visibleTtftP90Seconds: 3, tokensPerSecondPerUser: 20, errorRate: 0.02}
 """
 

@@ -64,7 +64,7 @@ class Live:
 def _cells(step: "Step") -> tuple[str, ...]:
     from stoker.bench.report.page import verdict
 
-    times, judged = step.times, step.passed is not None or bool(step.late)
+    times, judged = step.times, step.passed is not None
     return (
         f"{step.load:g}",
         str(step.seed),
