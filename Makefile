@@ -51,6 +51,7 @@ bench: $(VENV)/.dev ## ratios against two peers; all of them with PEERS=all
 	$(BIN)/python bench/machine.py
 	$(BIN)/python bench/run.py --peers $(PEERS)
 	$(BIN)/python bench/rehearsal.py
+	$(BIN)/python bench/clients.py --peers $(PEERS)
 	-$(BIN)/stoker bench selfcheck
 
 fuzz: $(VENV)/.dev ## fuzz the parsers for FUZZ_SECONDS (600), and keep what is found
