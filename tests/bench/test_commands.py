@@ -160,6 +160,23 @@ def test_ctrl_c_keeps_and_marks_what_was_measured(engine: Known, tmp_path: Path)
     assert step.measured > 5
 
 
+def test_ctrl_c_in_a_ramp_keeps_its_levels_and_claims_no_capacity(engine: Known, tmp_path: Path) -> None:
+    words = ["ramp", engine.url, "--bar", "chat", "--from", "20", "--duration", "2s", "--scale", "32"]
+    argv = [*ATTENTIVE, *BENCH, *words, "--out", str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline().startswith("at 20 (seed 1)")
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert "20 requests/s met the bar" in said
+    assert "interrupted: this is what was measured until then" in said
+    assert "this does not say a capacity" in said
+    found = results.read(tmp_path)
+    assert [step.interrupted for step in found.steps] == [False, True]
+    assert found.capacity is None
+
+
 def test_the_harness_is_right_about_an_engine_whose_truth_is_known() -> None:
     done = bench("selfcheck", "-o", "json")
     rows = {row["name"]: row for row in json.loads(done.stdout)}

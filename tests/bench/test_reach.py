@@ -78,6 +78,20 @@ def test_three_questions_tell_what_a_prompt_costs(served: Callable[..., str]) ->
     assert one.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ({"/version": (200, "application/json", b'{"version":"0.32.0"}')}, "0.32.0"),
+        ({"/props": (200, "application/json", b'{"build_info":"b6500-abc"}')}, "b6500-abc"),
+        ({"/version": (200, "text/html", b"<html>")}, ""),
+    ],
+)
+def test_the_engine_tells_its_version(served: Callable[..., str], page: dict[str, Answer], told: str) -> None:
+    server = found(served(LISTED | page, chat(None))).server
+    assert server.startswith("BaseHTTP")
+    assert told in server
+
+
 def test_a_server_without_usage_is_noted(served: Callable[..., str]) -> None:
     one = found(served(LISTED, chat(None)), model="large")
     assert one.target.model == "large"

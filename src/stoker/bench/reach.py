@@ -28,10 +28,16 @@ _MANY: Final = 264
 _ANSWER: Final = 16  # tokens; some servers take no fewer
 _TIMEOUT: Final = 120.0
 _SHOWN: Final = 200
+_VERSIONS: Final = ("/version", "/props")
 
 
 class _Model(msgspec.Struct):
     id: str = ""
+
+
+class _Version(msgspec.Struct):
+    version: str = ""
+    build_info: str = ""
 
 
 class _Models(msgspec.Struct):
@@ -61,18 +67,37 @@ def reach(target: Target, *, tools: bool) -> Reached:
 
 def _models(target: Target) -> tuple[list[str], str]:
     """List what it serves; a server without such a list names nothing."""
-    headers = {name: value for name, value in target.headers.items() if name != "content-type"}
-    call = Call(url=f"{target.url}/v1/models", headers=headers, timeout=30.0, trusted_cert_file=target.cert_file)
-    reply = fetch(call)
+    reply = _get(target, "/v1/models")
     server = reply.headers.get("server", "")
     if reply.status in (401, 403):
         raise _refused(reply)
+    server = " ".join(filter(None, (server, _version(target))))
     if reply.status != 200:
         return [], server
     try:
         return [model.id for model in msgspec.json.decode(reply.body, type=_Models).data if model.id], server
     except (msgspec.DecodeError, UnicodeDecodeError):
         return [], server
+
+
+def _get(target: Target, path: str) -> Reply:
+    headers = {name: value for name, value in target.headers.items() if name != "content-type"}
+    return fetch(Call(url=f"{target.url}{path}", headers=headers, timeout=30.0, trusted_cert_file=target.cert_file))
+
+
+def _version(target: Target) -> str:
+    """Ask for the engine's version as vLLM and llama.cpp tell it; others tell nothing, and that is no mistake."""
+    for path in _VERSIONS:
+        reply = _get(target, path)
+        if reply.status != 200:
+            continue
+        try:
+            found = msgspec.json.decode(reply.body, type=_Version)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        if found.version or found.build_info:
+            return found.version or found.build_info
+    return ""
 
 
 def _model(target: Target, found: Sequence[str]) -> str:

@@ -3,7 +3,8 @@
 import asyncio
 import signal
 from collections.abc import Callable
-from typing import TypeAlias
+from types import FrameType, TracebackType
+from typing import Self, TypeAlias
 
 import uvloop
 
@@ -17,14 +18,57 @@ Tell: TypeAlias = Callable[[float, Progress], None]
 _TOLD: float = 0.5
 
 
+class Interrupt:
+    """Hears Ctrl-C for as long as an experiment of many steps lasts: between two steps no loop is there to hear it.
+
+    The first asks the step to end, and every step after it; the second ends the program.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._stop: Callable[[], None] | None = None
+        self._before: signal.Handlers | int | Callable[[int, FrameType | None], object] | None = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def begin(self, stop: Callable[[], None]) -> None:
+        """Say what ends the step that begins now; it ends at once where somebody has asked already."""
+        self._stop = stop
+        if self.asked:
+            stop()
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            signal.default_int_handler(number, frame)
+        self.asked = True
+        if self._stop is not None:
+            self._stop()
+
+
 class Bench:
     """Runs steps against one target, one after another. No two of them send the same words."""
 
-    def __init__(self, reached: Reached, plan: Plan, bar: Bar | None, *, tell: Tell | None = None) -> None:
+    def __init__(
+        self,
+        reached: Reached,
+        plan: Plan,
+        bar: Bar | None,
+        *,
+        tell: Tell | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> None:
         self.reached = reached
         self.plan = plan
         self.bar = bar
         self._tell = tell
+        self._interrupt = interrupt
         self._number = 0
 
     def run(self, level: float, seed: int) -> Taken:
@@ -42,7 +86,10 @@ class Bench:
             return runner.run(self._play(made, Load(value=level, unit=plan.unit.value, seed=seed)))
 
     async def _play(self, made: Generator, load: Load) -> Taken:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, made.stop)
+        if self._interrupt is not None:
+            self._interrupt.begin(made.stop)
+        else:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, made.stop)
         telling = asyncio.create_task(self._show(made, load.value)) if self._tell is not None else None
         try:
             return await made.play(load)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.bench.made import result, step
+from tests.bench.made import result, sample, step
 from typer.testing import CliRunner
 
 from stoker.base.errors import Invalid
@@ -16,6 +16,8 @@ from stoker.bench.selfcheck.checks import Row
 from stoker.cli import main
 from stoker.cli.bench import options
 from stoker.cli.bench.run import level
+from stoker.cli.bench.show import sentence
+from stoker.decide.measure.summary import Step
 from stoker.drivers import figures
 from stoker.predict.gpu import find
 
@@ -133,6 +135,36 @@ def test_recorded_runs_that_fail_differently_are_compared_only_when_that_is_said
     done = CliRunner().invoke(main.build("bench"), words)
     assert done.exit_code == 0, done.exception
     assert "goodput: B is 0.500 x A" in done.stdout
+
+
+CUT = "; interrupted: this is what was measured until then"
+LEFT = " runs were not measured"
+SLOW = [sample(i, ttft=3.0) for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ([], "nothing was measured"),
+        ([step(2.0)], "the bar was met: 100.0% of 20 scheduled requests met it"),
+        ([step(2.0, SLOW)], "the bar was failed: 0.0% of 20 scheduled requests met it"),
+        ([step(2.0, bar=None)], "73 output tokens/s, 100.0% whole answers"),
+        ([step(2.0, trouble="late")], "not measured: late"),
+        (
+            [step(2.0, interrupted=True)],
+            f"the bar was met: 100.0% of 20 scheduled requests met it{CUT}",
+        ),
+        (
+            [step(2.0), step(2.0, SLOW, seed=2), step(2.0, seed=3, trouble="late")],
+            "the bar was met in 1 of 2 runs: 50.0% of 40 scheduled requests met it, 0-73 output tokens/s; 1 of 3"
+            + LEFT,
+        ),
+        ([step(2.0, bar=None), step(2.0, bar=None)], "73-73 output tokens/s, 100.0% whole answers in 2 runs"),
+        ([step(2.0, trouble="late")] * 2, "not measured: late; 2 of 2" + LEFT),
+    ],
+)
+def test_a_run_in_a_sentence(steps: list[Step], says: str) -> None:
+    assert sentence(steps) == says
 
 
 def test_a_benchmark_is_light_to_read() -> None:

@@ -118,10 +118,11 @@ def light(taken: Taken, truth: Sequence[Truth]) -> list[Row]:
     first = _mean([s.first_token_seconds for s in taken.samples if s.good])
     true = _mean([t.first_token_seconds for t in truth])
     off = abs(first - true) * 1000
+    came = sum((s.tokens.output - 1) / (s.last_token_seconds - s.first_token_seconds) for s in taken.samples if s.good)
     what = f"{STREAMS} streams of 40 tokens/s on one core"
     return [
         _row("cpu a token", what, f"{each:.1f} us", "60 us", ok=each <= 60),
-        _row("tokens/s a core", "the same", f"{most:,.0f}", "10,000 or more", ok=most >= 10_000),
+        _row("tokens/s a core", f"the same, {came:,.0f} came", f"{most:,.0f}", "10,000 or more", ok=most >= 10_000),
         _row("ttft at that load", "the same, mean off the truth", f"{off:.2f} ms", "5 ms", ok=off < 5),
     ]
 

@@ -103,16 +103,19 @@ def _measured(
 ) -> None:  # fmt: skip
     """Measure both, in turn. What was measured is kept before it is judged: a refusal must not lose an hour."""
     from stoker.bench import search
-    from stoker.bench.step import Bench
+    from stoker.bench.step import Bench, Interrupt
 
     bar = options.bar(judged)
     live = show.Live()
     unit, at = load
     plans = tuple(options.plan(wish, unit) for wish in wishes)
     reached = tuple(options.reach(wish, tools=plan.tools) for wish, plan in zip(wishes, plans, strict=True))
-    benches = (Bench(reached[0], plans[0], bar, tell=live.tell), Bench(reached[1], plans[1], bar, tell=live.tell))
     taking = (search.Taking(told=live.step), search.Taking(told=live.step))
-    search.both(benches, taking, level=at, seeds=seeds)
+    with Interrupt() as interrupt:
+        one, other = (
+            Bench(r, p, bar, tell=live.tell, interrupt=interrupt) for r, p in zip(reached, plans, strict=True)
+        )
+        search.both((one, other), taking, level=at, seeds=seeds)
     first, second = (
         result("compare", r, p, bar, taking=t, verdict=f"one side of a comparison: {name}")
         for name, r, p, t in zip("AB", reached, plans, taking, strict=True)

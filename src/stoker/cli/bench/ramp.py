@@ -1,6 +1,6 @@
 """`stoker bench ramp`: at which load is a bar just met, and how sure is that?"""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import typer
@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from stoker.bench.plan import Plan
     from stoker.bench.reach import Reached
     from stoker.bench.search import Taking
+    from stoker.bench.step import Bench
     from stoker.decide.measure.bar import Bar
     from stoker.decide.measure.capacity import Capacity
 
 _STARTS = {"rate": 0.5, "concurrency": 1.0, "users": 4.0}
+
+
+class Told(NamedTuple):
+    """An answer in a sentence, and what it does not say."""
+
+    sentence: str
+    cannot: tuple[str, ...] = ()
 
 
 def ramp(
@@ -62,14 +70,13 @@ def ramp(
     )  # fmt: skip
     plan = options.plan(wish, by)
     reached = options.reach(wish, tools=plan.tools)
-    taking, told, found = _search(
-        reached, plan, judged, start=start or _STARTS[by], seeds=range(seed, seed + (1 if quick else runs)),
-        usd_per_hour=usd_per_hour,
-    )  # fmt: skip
-    done = msgspec.structs.replace(
-        result("ramp", reached, plan, judged, taking=taking, verdict=told[0]), capacity=found, cannot_claim=told[1]
+    seeds = range(seed, seed + (1 if quick else runs))
+    taking, told, found = _measured(
+        reached, plan, judged, start=start or _STARTS[by], seeds=seeds, usd_per_hour=usd_per_hour
     )
-    show.result(done, taking, out=out, form=form)
+    made = result("ramp", reached, plan, judged, taking=taking, verdict=told.sentence)
+    made = msgspec.structs.replace(made, capacity=found, cannot_claim=told.cannot)
+    show.result(made, taking, out=out, form=form)
     raise typer.Exit(0 if quick or _known(found) else 1)
 
 
@@ -84,27 +91,41 @@ def _needed(bar: "Bar | None") -> "Bar":
     return bar
 
 
-def _search(
+def _measured(
     reached: "Reached", plan: "Plan", judged: "Bar", *, start: float, seeds: range, usd_per_hour: float
-) -> "tuple[Taking, tuple[str, tuple[str, ...]], Capacity | None]":
+) -> "tuple[Taking, Told, Capacity | None]":
+    from stoker.bench.search import Taking
+    from stoker.bench.step import Bench, Interrupt
+
+    live = show.Live()
+    taking = Taking(usd_per_hour=usd_per_hour, told=live.step)
+    with Interrupt() as interrupt:
+        bench = Bench(reached, plan, judged, tell=live.tell, interrupt=interrupt)
+        return (taking, *_search(bench, taking, judged, start=start, seeds=seeds))
+
+
+def _search(
+    bench: "Bench", taking: "Taking", judged: "Bar", *, start: float, seeds: range
+) -> "tuple[Told, Capacity | None]":
+    """Climb, then confirm; gives the answer in words and in figures."""
     from dataclasses import replace
 
     from stoker.bench import search
-    from stoker.bench.step import Bench
     from stoker.decide.measure.ramp import around
 
-    live = show.Live()
-    taking = search.Taking(usd_per_hour=usd_per_hour, told=live.step)
-    bench = Bench(reached, plan, judged, tell=live.tell)
+    plan = bench.plan
     seen = search.climb(bench, taking, start=start, seed=seeds[0])
     failed = around(seen).failed
-    quick = (search.quickly(seen, judged, plan.unit), search.QUICK_CANNOT)
-    if len(seeds) == 1 or taking.interrupted or not failed:
-        return taking, quick, None
+    said = search.quickly(seen, judged, plan.unit)
+    cut = Told(f"{said}; interrupted: this is what was measured until then", search.QUICK_CANNOT)
+    if taking.interrupted:
+        return cut, None
+    if len(seeds) == 1 or not failed:
+        return Told(said, search.QUICK_CANNOT), None
     minutes = len(seeds) * 5 * plan.window_seconds / 60
     output.err.print(f"confirming around {failed:.3g}: 5 levels x {len(seeds)} runs, about {minutes:.0f} minutes")
     bench.plan = replace(plan, sessions_rate=failed)  # the same sessions at every level
     found = search.confirm(bench, taking, failed=failed, seeds=seeds, bar=judged)
     if any(step.interrupted for step in taking.steps):
-        return taking, quick, None
-    return taking, (search.told(found, judged, plan.unit, window_seconds=plan.window_seconds), ()), found
+        return cut, None
+    return Told(search.told(found, judged, plan.unit, window_seconds=plan.window_seconds)), found

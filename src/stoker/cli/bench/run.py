@@ -82,14 +82,15 @@ def measured(
 ) -> "Taking":
     """Run one level with each seed; Ctrl-C ends it with what there is."""
     from stoker.bench.search import Taking
-    from stoker.bench.step import Bench
+    from stoker.bench.step import Bench, Interrupt
 
     live = show.Live()
     taking = Taking(usd_per_hour=usd_per_hour, told=live.step)
-    bench = Bench(reached, plan, judged, tell=live.tell)
-    for each in seeds:
-        if taking.take(bench, at, each).interrupted:
-            break
+    with Interrupt() as interrupt:
+        bench = Bench(reached, plan, judged, tell=live.tell, interrupt=interrupt)
+        for each in seeds:
+            if taking.take(bench, at, each).interrupted:
+                break
     return taking
 
 

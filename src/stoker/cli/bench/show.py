@@ -180,11 +180,32 @@ def sentence(steps: Sequence["Step"]) -> str:
     """Say what a plain run came to."""
     if not steps:
         return "nothing was measured"
+    cut = "; interrupted: this is what was measured until then" if any(step.interrupted for step in steps) else ""
+    if len(steps) > 1:
+        return _of_runs(steps) + cut
     last = steps[-1]
     if last.late:
-        return f"not measured: {last.late}"
-    cut = "; interrupted: this is what was measured until then" if last.interrupted else ""
+        return f"not measured: {last.late}{cut}"
     if last.passed is None:
         return f"{last.tokens.per_second:.0f} output tokens/s, {1 - last.failed_share:.1%} whole answers{cut}"
     judged = "met" if last.passed else "failed"
     return f"the bar was {judged}: {last.attainment:.1%} of {last.measured} scheduled requests met it{cut}"
+
+
+def _of_runs(steps: Sequence["Step"]) -> str:
+    """Say what several runs at one load came to; those that were late are counted apart."""
+    runs = [step for step in steps if not step.late]
+    late = f"; {len(steps) - len(runs)} of {len(steps)} runs were not measured" if len(runs) < len(steps) else ""
+    if not runs:
+        return f"not measured: {steps[-1].late}{late}"
+    total = sum(step.measured for step in runs) or 1
+    rates = [step.tokens.per_second for step in runs]
+    span = f"{min(rates):.0f}-{max(rates):.0f} output tokens/s"
+    if any(step.passed is None for step in runs):
+        failed = sum(step.failed_share * step.measured for step in runs) / total
+        return f"{span}, {1 - failed:.1%} whole answers in {len(runs)} runs{late}"
+    met, passed = sum(step.met for step in runs), sum(bool(step.passed) for step in runs)
+    return (
+        f"the bar was met in {passed} of {len(runs)} runs: {met / total:.1%} of {total} scheduled requests met it,"
+        f" {span}{late}"
+    )
