@@ -177,6 +177,24 @@ def test_ctrl_c_in_a_ramp_keeps_its_levels_and_claims_no_capacity(engine: Known,
     assert found.capacity is None
 
 
+def test_a_generator_that_was_stopped_for_a_moment_measures_nothing(engine: Known, tmp_path: Path) -> None:
+    argv = [*BENCH, "run", engine.url, "-c", "2", "--bar", "chat", *SHORT, "--out", str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        for _ in range(300):
+            if len(engine.truth()) > 10:
+                break
+            time.sleep(0.02)
+        running.send_signal(signal.SIGSTOP)
+        time.sleep(0.25)
+        running.send_signal(signal.SIGCONT)
+        said, _ = running.communicate(timeout=30)
+    assert running.returncode == 1  # neither passed nor failed; a script must not go on
+    assert "not measured: the generator" in said
+    (step,) = results.read(tmp_path).steps
+    assert step.passed is None
+    assert step.late
+
+
 def test_the_harness_is_right_about_an_engine_whose_truth_is_known() -> None:
     done = bench("selfcheck", "-o", "json")
     rows = {row["name"]: row for row in json.loads(done.stdout)}
