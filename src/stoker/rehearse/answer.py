@@ -17,7 +17,7 @@ from stoker.rehearse.dialects.responses import Responses
 from stoker.rehearse.dialects.single import single
 from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
 from stoker.rehearse.request import Request
-from stoker.rehearse.said import Counts, Thought
+from stoker.rehearse.said import Close, Counts, Thought
 from stoker.rehearse.script import Script, told
 
 
@@ -66,6 +66,8 @@ def composed(request: Request, script: Script, engine: Engine) -> Composition | 
     script = told(script, request.turn or request.number)
     if script.hang or _refusal(request, script, engine) is not None:
         return None
+    if request.dialect in ("embeddings", "rerank"):
+        return Composition((), Close(reason="stop"))  # the prompt is computed, and nothing is said
     if single(request, model="", context_tokens=engine.context_tokens) is not None:
         return None
     return compose(request, script, engine.parsers)

@@ -1,10 +1,11 @@
 """What the scripted engine answers, how fast, and which faults it has. A file of JSON, read again when it changes."""
 
+import re
 from typing import Final, Literal
 
 import msgspec
 
-from stoker.base.errors import Fault, Invalid
+from stoker.base.errors import Fault, Invalid, nearest
 from stoker.base.json import JsonObject
 
 
@@ -59,6 +60,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ignore_sigterm: bool = False
 
 
+_BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
 _NO_FAULTS: Final = (
     "text",
     "reasoning",
@@ -78,15 +81,37 @@ _NO_FAULTS: Final = (
 )
 
 
-def parse(data: bytes) -> Script:
-    """Read a script; raises Invalid naming the field."""
+def parse(data: bytes, *, file: str = "") -> Script:
+    """Read a script; raises Invalid naming the place and the nearest right name."""
+    text = data.decode(errors="replace")
     try:
         script = msgspec.json.decode(data, type=Script)
-        for change in script.rota:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Invalid(_fault(f"{error}", text, file)) from error
+    for number, change in enumerate(script.rota):
+        try:
             _changed(script, change)
-    except msgspec.MsgspecError as error:
-        raise Invalid(Fault(message=f"no valid script: {error}")) from error
+        except msgspec.MsgspecError as error:
+            raise Invalid(_fault(f"{error}", text, file, inside=f"rota[{number}]")) from error
     return script
+
+
+def _fault(told: str, text: str, file: str, *, inside: str = "") -> Fault:
+    """Say where in the file it is wrong, and which name was probably meant."""
+    message, _, at = told.partition(" - at `$")
+    byte = _BYTE.search(message)
+    if byte is not None:
+        return Fault(message=f"no valid script: {message}", file=file, line=text[: int(byte[1])].count("\n") + 1)
+    unknown = _UNKNOWN.search(message)
+    name = unknown[1] if unknown is not None else at.strip("`.").partition("[")[0].partition(".")[0]
+    place = text.find(f'"{name}"') if name else -1
+    return Fault(
+        message="no such member of a script" if unknown is not None else f"no valid script: {message}",
+        file=file,
+        line=text[:place].count("\n") + 1 if place >= 0 else 0,
+        field=".".join(part for part in (inside, name) if part),
+        hint=nearest(name, Script.__struct_fields__) if unknown is not None else "",
+    )
 
 
 def calm(script: Script) -> Script:

@@ -10,13 +10,9 @@ from functools import partial
 import msgspec
 
 from stoker.base import clock
-from stoker.predict.batching.request import Request as Work
 from stoker.rehearse.answer import Engine, answer, composed
 from stoker.rehearse.batch import pages
-from stoker.rehearse.batch.cards import Exporter
-from stoker.rehearse.batch.clockwork import Clockwork, Turn
-from stoker.rehearse.batch.prefix import Prefixes
-from stoker.rehearse.batch.rig import Rig
+from stoker.rehearse.batch.behind import Behind
 from stoker.rehearse.compose import Composition
 from stoker.rehearse.dialects.base import Refusal, refusal_body
 from stoker.rehearse.event import Crash, Cut, End, Event, Head, Send, Wait
@@ -51,31 +47,6 @@ class Counts:
     prompt_tokens: int = 0
     generated: int = 0
     finished: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """The batching engine behind the script."""
-
-    rig: Rig
-    clockwork: Clockwork
-    prefixes: Prefixes
-    exporter: Exporter
-
-    def submit(self, request: Request, tokens: int, came: float) -> Turn | None:
-        """Put a request into the batch."""
-        shared = self.prefixes.take(request.words)
-        return self.clockwork.submit(
-            Work(
-                prompt_tokens=max(1, request.prompt_tokens),
-                output_tokens=tokens,
-                session=shared.session,
-                shared_tokens=shared.shared_tokens,
-                head=shared.head,
-                head_tokens=shared.head_tokens,
-            ),
-            came,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +116,14 @@ class Server:
 
     def _page(self, incoming: Incoming, script: Script) -> tuple[bytes, str] | None:
         """Write what is only read, with its type; None: it is none of these."""
-        batch = self.batch
         match incoming.path:
             case "/metrics":
                 return self._metrics().encode(), PROMETHEUS
-            case "/dcgm/metrics" if batch is not None:
-                return batch.exporter.page().encode(), PROMETHEUS
-            case "/version":
-                return msgspec.json.encode({"version": batch.rig.version if batch is not None else "0"}), JSON
+            case "/dcgm/metrics" if self.batch is not None:
+                return self.batch.exporter.page().encode(), PROMETHEUS
+            case "/version" | "/server_info":
+                told = self.batch.told(incoming.path) if self.batch is not None else {"version": "0"}
+                return msgspec.json.encode(told), JSON
             case "/v1/models":
                 return self._models(script), JSON
             case "/" if incoming.method == "HEAD":
@@ -199,22 +170,25 @@ class Server:
         composition = composed(request, script, self.engine)
         if self.batch is None or composition is None:
             return await self._generate(self._play(answer(request, script, self.engine), peer, Pace(came)), peer)
-        made = max(1, len(composition.said))
-        turn = self.batch.submit(request, made, came)
-        if turn is None:
-            refusal = _no_room(self.batch.rig, request.prompt_tokens + made)
-            return reply(peer, refusal.status, refusal_body(request.dialect, refusal))
+        turn = self.batch.submit(request, composition, came)
+        if isinstance(turn, Refusal):
+            return reply(peer, turn.status, refusal_body(request.dialect, turn))
         try:
             tell = partial(self._told, request, composition)
-            return await self._generate(self._in_batch(turn, script, peer, Pace(came, turn), tell), peer)
+            pace = Pace(came, turn)
+            return await self._generate(self._in_batch(script, peer, pace, tell, stream=request.stream), peer)
         finally:
             self.batch.clockwork.leave(turn)
 
     async def _in_batch(
-        self, turn: Turn, script: Script, peer: Peer, pace: Pace, tell: Callable[[Script], Iterable[Event]]
+        self, script: Script, peer: Peer, pace: Pace, tell: Callable[[Script], Iterable[Event]], *, stream: bool
     ) -> bool:
-        await turn.tokens(1)  # only now is it known what was in the cache
-        turn.taken -= 1
+        turn = pace.turn
+        if turn is None:
+            return False
+        before = 1 if stream else turn.job.request.output_tokens  # an answer in one piece has its head at its end
+        await turn.tokens(before)  # only now is it known what was in the cache
+        turn.taken -= before
         known = msgspec.structs.replace(script, cached_tokens=script.cached_tokens or turn.job.hit_tokens)
         pace.due = clock.mono()  # what the script adds comes on top of the batch
         return await self._play(tell(known), peer, pace)
@@ -293,8 +267,9 @@ class Server:
     def _models(self, script: Script) -> bytes:
         name = script.model or self.engine.model
         line = {"id": name, "object": "model", "created": 0, "owned_by": "rehearse"}
-        if self.engine.context_tokens:
-            line["max_model_len"] = self.engine.context_tokens
+        context = self.engine.context_tokens or (self.batch.rig.context_tokens if self.batch is not None else 0)
+        if context:
+            line["max_model_len"] = context
         return msgspec.json.encode({"object": "list", "data": [line]})
 
     def _metrics(self) -> str:
@@ -318,12 +293,3 @@ class Server:
             by_reason = f'{{engine="0",finished_reason="{reason}",model_name="{self.engine.model}"}}'
             lines.append(f"vllm:request_success_total{by_reason} {float(count)}")
         return "\n".join(lines) + "\n"
-
-
-def _no_room(rig: Rig, tokens: int) -> Refusal:
-    """Say why a request is not taken: it could never end here, or too many wait."""
-    most = min(rig.context_tokens or rig.kv_cache_tokens, rig.kv_cache_tokens)
-    if tokens > most:
-        message = f"This request needs {tokens} tokens with its answer, and {most} are the most that this engine takes."
-        return Refusal(status=400, message=message, kind="BadRequestError", param="max_tokens")
-    return Refusal(status=503, message="The engine is currently busy, please retry later.", kind="Service Unavailable")

@@ -6,8 +6,43 @@ Sessions give way in the order of their last use, from their end; a head gives w
 
 from collections import OrderedDict
 from math import ceil
+from typing import Protocol
 
 from stoker.predict.batching.request import Job, Limits, Request
+
+
+class Cache(Protocol):
+    """What a machine asks of a cache. ``HashedBlocks`` is the other one."""
+
+    total: int
+    free: int
+    evicted: int
+
+    @property
+    def available(self) -> int:
+        """Blocks that a job can get."""
+
+    @property
+    def kept(self) -> int:
+        """Blocks that no running job holds and that are still good for something."""
+
+    def needed(self, tokens: int) -> int:
+        """Blocks for so many tokens."""
+
+    def take(self, job: Job) -> bool:
+        """Give a job the blocks of all that it has to compute; False, and nothing has changed: there are too few."""
+
+    def grow(self, blocks: int) -> None:
+        """Take so many blocks."""
+
+    def note(self, job: Job, tokens: int) -> None:
+        """So many tokens of a job are in the cache when the planned step ends."""
+
+    def publish(self, job: Job) -> None:
+        """The prefill of a job has ended."""
+
+    def release(self, job: Job, *, tokens: int, keep: bool) -> None:
+        """Take a job's blocks back."""
 
 
 class _Session:
@@ -88,6 +123,9 @@ class Blocks:
         while self.free < blocks:
             self._evict(blocks - self.free)
         self.free -= blocks
+
+    def note(self, job: Job, tokens: int) -> None:
+        """Nothing: a head is there after the whole prefill, a session when its job ends."""
 
     def publish(self, job: Job) -> None:
         """After its prefill a job's head is there for others."""

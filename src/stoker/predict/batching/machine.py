@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from stoker.predict.batching.blocks import Blocks
+from stoker.predict.batching.blocks import Blocks, Cache
 from stoker.predict.batching.request import Batch, Job, Limits, Request, StepTime
 
 _FAR: Final = 1 << 30  # steps: more than any output has tokens
@@ -73,11 +73,11 @@ class Machine:
         "_step_time", "_tick", "_waiting", "_why", "gauges",
     )  # fmt: skip
 
-    def __init__(self, limits: Limits, step_time: StepTime) -> None:
+    def __init__(self, limits: Limits, step_time: StepTime, cache: Cache | None = None) -> None:
         self.gauges = Gauges()
         self._limits = limits
         self._step_time = step_time
-        self._blocks = Blocks(limits)
+        self._blocks: Cache = cache or Blocks(limits)
         self._waiting: list[tuple[int, int, Job]] = []
         self._prefilling: list[Job] = []
         self._decoding: dict[int, Job] = {}
@@ -105,7 +105,7 @@ class Machine:
         return tuple(self._decoding.values())
 
     @property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> Cache:
         """The cache."""
         return self._blocks
 
@@ -146,7 +146,7 @@ class Machine:
         """Move on; up to ``most`` steps at once, and not beyond the first that ends at or after ``until``."""
         step = Step(seconds=0.0, ticks=0)
         self._make_room(step)
-        pieces = self._pieces(admit=not step.preempted)
+        pieces = self._pieces(now, admit=not step.preempted)
         if not pieces and not self._decoding:
             return step if step.preempted else None
         ticks = 1 if pieces else self._jump(now, until, most)
@@ -178,15 +178,14 @@ class Machine:
         self.gauges.preemptions += 1
         heappush(self._waiting, (*job.rank, job))
 
-    def _pieces(self, *, admit: bool) -> list[_Piece]:
+    def _pieces(self, now: float, *, admit: bool) -> list[_Piece]:
         """Divide the budget over prompts."""
         budget = self._limits.batch_tokens - len(self._decoding)
-        pieces = []
+        pieces: list[_Piece] = []
         for job in self._prefilling:
             if budget <= 0:
                 break
-            pieces.append(_Piece(job, min(job.length - job.computed, budget)))
-            budget -= pieces[-1].tokens
+            budget -= self._piece(pieces, job, budget)
         self._why = ""
         while self._waiting and admit:
             self._why = self._blocked(budget)
@@ -197,11 +196,17 @@ class Machine:
             heappop(self._waiting)
             self._prefilling.append(job)
             if not job.preempted:
+                job.began = now
                 self.gauges.prompt_tokens += job.length
                 self.gauges.hit_tokens += job.computed
-            pieces.append(_Piece(job, min(job.length - job.computed, budget)))
-            budget -= pieces[-1].tokens
+            budget -= self._piece(pieces, job, budget)
         return pieces
+
+    def _piece(self, pieces: list[_Piece], job: Job, budget: int) -> int:
+        tokens = min(job.length - job.computed, budget)
+        pieces.append(_Piece(job, tokens))
+        self._blocks.note(job, job.computed + tokens)
+        return tokens
 
     def _blocked(self, budget: int) -> str:
         if self.running >= self._limits.sequences:

@@ -10,7 +10,8 @@ class Request(NamedTuple):
 
     ``head_tokens`` of the prompt are the same in every request with this ``head`` (a system prompt, tools).
     ``shared_tokens`` of it, the head included, are what the same session has sent or got before. ``hidden_tokens`` of
-    the output are thoughts that nobody sees.
+    the output are thoughts that nobody sees. ``hashes``: of the whole blocks of prompt and answer, each over all before
+    it, where the words themselves are known.
     """
 
     prompt_tokens: int
@@ -22,6 +23,7 @@ class Request(NamedTuple):
     head_tokens: int = 0
     priority: int = 0  # a lower number goes first
     client: int = 0  # whose turn it is, for the source of the load
+    hashes: tuple[int, ...] = ()
 
 
 class Batch(NamedTuple):
@@ -59,6 +61,7 @@ class Job:
     __slots__ = (
         "arrived",
         "base",
+        "began",
         "born",
         "computed",
         "finish_tick",
@@ -78,7 +81,7 @@ class Job:
         self.request = request
         self.order = order
         self.arrived = now
-        self.first = self.visible = self.finished = inf
+        self.began = self.first = self.visible = self.finished = inf
         self.length = request.prompt_tokens  # what a prefill has to compute: after a preemption also what was made
         self.computed = 0
         self.made = 0  # tokens that it had when its last prefill ended

@@ -6,33 +6,14 @@ client measures is then the model's time, and not that of this Python process.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import inf
 
 from stoker.base import clock
 from stoker.predict.batching.machine import Machine
 from stoker.predict.batching.request import Job, Request
+from stoker.rehearse.batch.histogram import Seen
 
 _COARSE_SECONDS = 0.0015
-
-
-@dataclass(slots=True)
-class Histogram:
-    """Observations in seconds, as an exporter keeps them."""
-
-    bounds: tuple[float, ...] = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 40.0)
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-    count: int = 0
-
-    def observe(self, seconds: float, times: int = 1) -> None:
-        """Add one, or the same several times."""
-        if not self.counts:
-            self.counts = [0] * len(self.bounds)
-        for at, bound in enumerate(self.bounds):
-            self.counts[at] += times if seconds <= bound else 0
-        self.total += seconds * times
-        self.count += times
 
 
 class Turn:
@@ -53,11 +34,13 @@ class Turn:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
-    def grant(self, made: int) -> None:
-        """Hear how many there are now."""
-        self.granted = max(self.granted, made)
+    def grant(self, made: int) -> int:
+        """Hear how many there are now; tells how many of them are new."""
+        fresh = max(0, made - self.granted)
+        self.granted += fresh
         if self._waiter is not None and not self._waiter.done() and self.granted >= self.taken:
             self._waiter.set_result(None)
+        return fresh
 
     @property
     def truth(self) -> dict[str, float]:
@@ -71,13 +54,19 @@ class Turn:
 class Clockwork:
     """Moves one machine. ``speed``: so many of its seconds pass in one of ours."""
 
-    def __init__(self, machine: Machine, *, speed: float = 1.0, mono: Callable[[], float] = clock.mono) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        seen: Seen | None = None,
+        speed: float = 1.0,
+        mono: Callable[[], float] = clock.mono,
+    ) -> None:
         self.machine = machine
         self.speed = speed
-        self.ttft = Histogram()
-        self.itl = Histogram()
-        self.e2e = Histogram()
-        self.finished = 0
+        self.seen = seen or Seen()
+        self.generated_tokens = 0
+        self.turned_away = 0  # because too many waited
         self._mono = mono
         self._begun = mono()
         self._turns: set[Turn] = set()
@@ -125,9 +114,9 @@ class Clockwork:
         self._free_at += step.seconds
         await self._until(self._free_at)
         for job in step.first:
-            self.ttft.observe(job.ttft)
+            self.seen.first.observe(job.ttft)
         if step.ticks and decoding:
-            self.itl.observe(step.seconds / step.ticks, decoding)
+            self.seen.between.observe(step.seconds / step.ticks, decoding)
         ended = set(step.finished)
         if step.first:
             begun = set(step.first)
@@ -148,9 +137,8 @@ class Clockwork:
         machine = self.machine
         for turn in turns:
             if turn.job not in ended:
-                turn.grant(machine.tokens(turn.job))
+                self.generated_tokens += turn.grant(machine.tokens(turn.job))
             elif turn in self._turns:
                 self._turns.discard(turn)
-                self.finished += 1
-                self.e2e.observe(turn.job.finished - turn.job.arrived)
-                turn.grant(turn.job.request.output_tokens)
+                self.seen.ended(turn.job)
+                self.generated_tokens += turn.grant(turn.job.request.output_tokens)

@@ -34,7 +34,7 @@ class Linear(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One recorded step of a real engine."""
 
     seconds: float
@@ -81,7 +81,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     prefix_cache: bool = True
     planned: dict[str, float] | None = None
     linear: Linear | None = None
-    recorded: tuple[Seen, ...] = ()
+    recorded: tuple[Step, ...] = ()
     phases: Phases = Phases()
     cards: Cards | None = None
 
@@ -133,7 +133,7 @@ def step_time(rig: Rig) -> StepTime:
     return _going_on(fitted(rig.recorded))
 
 
-def fitted(seen: Sequence[Seen]) -> Linear:
+def fitted(seen: Sequence[Step]) -> Linear:
     """Put a straight line through recorded steps, by least squares; nothing takes less than no time."""
     import numpy as np  # noqa: PLC0415 -- only a recording needs it
 
